@@ -7,13 +7,15 @@ import functools
 from typing import Any
 
 import pytest
+from aiohttp import web
 from fastapi import APIRouter, FastAPI
+from flask import Flask
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from headgate import InvalidCall
+from headgate import AsyncLimiter, InvalidCall, Limiter
 from headgate.web import fastapi, starlette
 from tests.support.edges import asgi, still
 
@@ -160,3 +162,25 @@ def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_with():
     other = Starlette(routes=[Route("/free", shared)])
     starlette.RateLimits(other, store=still())
     assert [asgi(other, path="/free").status for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize("routes", [FastAPI(), APIRouter(), Flask("shop"), web.RouteTableDef()])
+def test_the_decorator_of_a_limiter_raises_above_a_route_too(routes):
+    """Every framework would call the function without it."""
+    with pytest.raises(InvalidCall, match=SWAP):
+
+        @AsyncLimiter("1/minute").limited("all")
+        @routes.get("/search")
+        async def search() -> str:
+            return "hello"
+
+    @routes.get("/right")
+    @AsyncLimiter("1/minute").limited("all")
+    async def right() -> str:
+        return "hello"
+
+    @routes.get("/free")
+    def free() -> str:
+        return "hello"
+
+    assert Limiter("1/minute").limited("all")(free)() == "hello"

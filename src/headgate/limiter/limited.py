@@ -6,8 +6,9 @@ With a timeout, a call waits until it is admitted. Rates stay charged; units in 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, cast
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from headgate.call import Cost
 from headgate.errors import InvalidCall, RateLimited
@@ -15,6 +16,8 @@ from headgate.limit import Given
 from headgate.waiting import checked_wait
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.limiter.sync import Limiter
 
@@ -22,6 +25,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Key = str | Callable[..., str]
 CostOf = Cost | Callable[..., Cost]
+FRAMEWORKS: Final = frozenset(("aiohttp", "fastapi", "flask", "starlette"))
+"""Libraries whose decorators of routes return the function as it was."""
 
 
 class Charge(NamedTuple):
@@ -61,6 +66,33 @@ def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> boo
     return inspect.iscoroutinefunction(function)
 
 
+def _check_place(function: Callable[..., object], frame: FrameType) -> None:
+    """Raise if a route that the caller's code names has the function already: it would be called without the limit.
+
+    Only while the function is decorated: one that has its name already may be at a route as it is, and limited
+    elsewhere.
+    """
+    name = getattr(function, "__name__", "")
+    if any(names.get(name) is function for names in (frame.f_locals, frame.f_globals)):
+        return
+    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
+        libraries = {kind.__module__.partition(".")[0] for kind in type(each).__mro__}
+        if libraries & FRAMEWORKS and any(known is function for known in _endpoints_of(each)):
+            raise InvalidCall(
+                f"a route calls {name} already, without the limit that @limited gives it: @limited is above the "
+                "route's decorator; swap the two lines"
+            )
+
+
+def _endpoints_of(app: Any) -> Iterator[object]:  # noqa: ANN401
+    """Yield the functions at the routes of an app, a router or a table of routes; of anything else, nothing."""
+    views = getattr(app, "view_functions", None)  # Flask
+    yield from views.values() if isinstance(views, dict) else ()
+    routes = app if isinstance(app, Sequence) else getattr(app, "routes", None)  # aiohttp's tables are sequences
+    for route in routes if isinstance(routes, Sequence) else ():
+        yield getattr(route, "endpoint", getattr(route, "handler", None))
+
+
 class Limited:
     """The decorator `@limiter.limited(key)`."""
 
@@ -71,6 +103,7 @@ class Limited:
         """Return the function with a check of the limits before each call."""
         limiter, charge = self._limiter, self._charge
         timeout, limit = charge.timeout, charge.limit
+        _check_place(function, sys._getframe(1))
         if _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is async, and a Limiter cannot await it: limit it with an AsyncLimiter")
 
@@ -108,6 +141,7 @@ class AsyncLimited:
         """Return the coroutine function with a check of the limits before each call."""
         limiter, charge = self._limiter, self._charge
         timeout, limit = charge.timeout, charge.limit
+        _check_place(function, sys._getframe(1))
         if not _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is not an async def: limit it with a Limiter, not an AsyncLimiter")
 
