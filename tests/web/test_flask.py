@@ -158,12 +158,14 @@ def test_a_decorator_above_the_routes_counts_all_the_same():
     assert fields_of(app)["ratelimit-policy"] == '"index";q=2;w=60, "index.2";q=5;w=60'
 
 
+def wrapping(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Another decorator, which copies what the view has."""
+    return functools.wraps(view)(lambda **arguments: view(**arguments))
+
+
 def test_a_decorator_above_another_one_above_the_routes_counts_too():
     """Flask was given the function within both."""
     app = make()
-
-    def wrapping(view: Callable[..., Any]) -> Callable[..., Any]:
-        return functools.wraps(view)(lambda **arguments: view(**arguments))
 
     @limited("2/minute")
     @wrapping
@@ -172,6 +174,30 @@ def test_a_decorator_above_another_one_above_the_routes_counts_too():
         return "hello"
 
     assert statuses(app, "/", "/", "/") == [200, 200, 429]
+
+
+def test_a_decorator_above_the_routes_raises_in_an_app_without_limits():
+    """As it does below them; a view that is at a route as it is, and elsewhere with limits, stays as it is."""
+    app = Flask("shop")
+
+    @limited("2/minute")
+    @limited("5/minute")
+    @app.get("/")
+    def index() -> str:
+        return "hello"
+
+    @limited("2/minute")
+    @wrapping
+    @app.get("/wrapped")
+    def wrapped() -> str:
+        return "hello"
+
+    put(app, "/free")
+    put(app, "/search", limited("1/minute")(hello))
+    for path in ("/", "/wrapped", "/search"):
+        with pytest.raises(HeadgateError, match="has limits, and the app has none"), app.test_request_context(path):
+            app.dispatch_request()
+    assert statuses(app, "/free", "/free") == [200, 200]
 
 
 def test_limits_that_another_decorator_hides_are_asked_when_the_view_is_called():

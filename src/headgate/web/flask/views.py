@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any, Final, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app
@@ -13,7 +15,7 @@ from werkzeug.routing import Rule
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
 from headgate.policy.edges import FastPath
-from headgate.web.callables import LIMITED_AS, full_name, note_limited, stands_for
+from headgate.web.callables import LIMITED_AS, full_name, is_named, note_limited, stands_for, unwrapped
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.endpoint_shortcuts import EndpointShortcuts
 from headgate.web.flask.requests import LIMITED, current_request
@@ -45,9 +47,25 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
         if isinstance(target, Blueprint):
             setattr(target, LIMITS, every)
             return target
-        return cast("Marked", _guarded(_checked(target), every))
+        guarded = _guarded(_checked(target), every)
+        _put_into_apps(target, guarded, sys._getframe(1))
+        return cast("Marked", guarded)
 
     return decorate
+
+
+def _put_into_apps(view: Callable[..., Any], guarded: Callable[..., Any], frame: FrameType) -> None:
+    """Let apps that a caller's code names call the guarded view: `limited` is above the route's decorator.
+
+    An app with `RateLimits` would find the limits by itself; another one would serve the bare view, without a word.
+    """
+    if is_named(view, frame):  # it may be at one route as it is, and at another with limits
+        return
+    wrapped = unwrapped(view)
+    for app in (*frame.f_globals.values(), *frame.f_locals.values()):
+        if isinstance(app, Flask):
+            known = [name for name, each in app.view_functions.items() if any(each is within for within in wrapped)]
+            app.view_functions.update(dict.fromkeys(known, guarded))
 
 
 def exempt(target: Marked) -> Marked:
