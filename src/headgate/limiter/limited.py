@@ -72,16 +72,21 @@ def _check_place(function: Callable[..., object], frame: FrameType) -> None:
     Only while the function is decorated: one that has its name already may be at a route as it is, and limited
     elsewhere.
     """
+    spaces = [frame.f_globals] if frame.f_locals is frame.f_globals else [frame.f_globals, frame.f_locals]
     name = getattr(function, "__name__", "")
-    if any(names.get(name) is function for names in (frame.f_locals, frame.f_globals)):
+    if not FRAMEWORKS & sys.modules.keys() or any(names.get(name) is function for names in spaces):
         return
-    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
-        libraries = {kind.__module__.partition(".")[0] for kind in type(each).__mro__}
-        if libraries & FRAMEWORKS and any(known is function for known in _endpoints_of(each)):
-            raise InvalidCall(
-                f"a route calls {name} already, without the limit that @limited gives it: @limited is above the "
-                "route's decorator; swap the two lines"
-            )
+    for names in spaces:
+        for each in names.values():
+            if _is_of_a_framework(type(each)) and any(known is function for known in _endpoints_of(each)):
+                raise InvalidCall(
+                    f"a route calls {name} already, without the limit that @limited gives it: @limited is above the "
+                    "route's decorator; swap the two lines"
+                )
+
+
+def _is_of_a_framework(kind: type) -> bool:
+    return any(str(each.__module__).partition(".")[0] in FRAMEWORKS for each in kind.__mro__)
 
 
 def _endpoints_of(app: Any) -> Iterator[object]:  # noqa: ANN401
