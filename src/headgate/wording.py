@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
-    from types import FunctionType
+    from types import FrameType, FunctionType
 
     from headgate.logs import Log
 
@@ -107,7 +107,8 @@ def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
             if name not in known:
                 what = called() if code.co_name == "__init__" else f"{type(self).__name__}.{code.co_name}()"
                 limit = args[0] if args else ""
-                raise TypeError(what + _unknown(name, given[name], known, limit if isinstance(limit, str) else ""))
+                every = list(dict.fromkeys((*_arguments_of_the_called(), *known)))
+                raise TypeError(what + _unknown(name, given[name], every, limit if isinstance(limit, str) else ""))
         return method(self, *args, **given)
 
     return cast("Callable[Concatenate[S, P], R]", __init__)
@@ -126,6 +127,8 @@ def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
     problem = f" has no argument {name!r}"
     if words := in_limit(name, value, limit):
         return f"{problem}: {words}"
+    if name in ("limit", "limits") and "default" in known:
+        return f"{problem}: write default={value!r}"
     elsewhere = nearest(name, _OF_REDIS) if "store" in known and not nearest(name, known) else None
     if elsewhere:
         return f"{problem}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"
@@ -134,15 +137,29 @@ def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
 
 def called() -> str:
     """Return the class or decorator of Headgate that the user called, as in `limited()`; empty for anything else."""
-    name, frame = "", sys._getframe(1)
+    frame = _outermost()
+    name = "" if frame is None else frame.f_code.co_name
+    if frame is not None and name == "__init__":
+        return f"{type(frame.f_locals.get('self')).__name__}()"
+    return "limited()" if name == "limited" else ""
+
+
+def _arguments_of_the_called() -> Sequence[str]:
+    """Return the names of the arguments that the class has itself which the user called, such as `default`."""
+    frame = _outermost()
+    if frame is None or frame.f_code.co_name != "__init__":
+        return ()
+    code = frame.f_code
+    taken = code.co_argcount + code.co_kwonlyargcount
+    return [name for name in code.co_varnames[1:taken] if name != "app"]
+
+
+def _outermost() -> FrameType | None:
+    """Return the frame of Headgate that the user's code called."""
+    found, frame = None, sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
-        name = frame.f_code.co_name
-        if name == "__init__":
-            name = type(frame.f_locals.get("self")).__name__
-        elif name != "limited":
-            name = ""
-        frame = frame.f_back  # type: ignore[assignment]
-    return f"{name}()" if name else ""
+        found, frame = frame, frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def missing(what: str, package: str, extra: str = "") -> str:

@@ -10,8 +10,19 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from starlette.applications import Starlette
 
-from headgate import AsyncLimiter, AsyncShaper, InvalidCall, InvalidLimit, Limit, Limiter, MemoryStore, Shaper
+from headgate import (
+    AsyncLimiter,
+    AsyncShaper,
+    InvalidCall,
+    InvalidLimit,
+    Limit,
+    Limiter,
+    LoadShedder,
+    MemoryStore,
+    Shaper,
+)
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
 from headgate.stores import open_store
@@ -21,6 +32,7 @@ from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.flask import limited
 from headgate.web.starlette import Limit as Dependency
+from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from headgate.wording import missing
 from tests.support import ROOT
@@ -62,6 +74,18 @@ def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
         (
             lambda: FlaskLimits(Flask("app"), default="5/minute", algorithm="gcra"),
             "RateLimits() has no argument 'algorithm': write it into the limit, as in '5/minute by gcra'",
+        ),
+        (
+            lambda: FlaskLimits(Flask("app"), defualt="5/minute"),
+            "RateLimits() has no argument 'defualt'; did you mean 'default'?",
+        ),
+        (
+            lambda: StarletteLimits(Starlette(), limits="5/minute"),
+            "RateLimits() has no argument 'limits': write default='5/minute'",
+        ),
+        (
+            lambda: LoadShedder(timeout=1),
+            "LoadShedder() has no argument 'timeout'; use one of limit, classes, workers, mode, clock",
         ),
         (lambda: Limiter("1/s", stor="memory://"), "Limiter() has no argument 'stor'; did you mean 'store'?"),
         (

@@ -22,7 +22,7 @@ from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
 from headgate.shed.waiters import LoopWaiter, SteadyClock, ThreadWaiter, Waiter, wake_all
 from headgate.shed.workers import Workers
-from headgate.wording import shown
+from headgate.wording import explained, shown
 
 if TYPE_CHECKING:
     from headgate.waiting.timers import Timers
@@ -39,6 +39,7 @@ class LoadShedder:
     none.
     """
 
+    @explained
     def __init__(
         self,
         limit: int | str | Estimator = "adaptive",
