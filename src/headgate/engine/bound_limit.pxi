@@ -107,7 +107,7 @@ cdef class BoundLimit:
         cdef Answer free
         self.look(state, now, cost, out)
         if mode == M_PEEK:
-            if out.allowed and cost:
+            if cost and (out.allowed or self.block or self.grows):  # a peek begins no block
                 self.look(state, now, 0, &free)
                 out.remaining, out.reset = free.remaining, free.reset
         elif wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:

@@ -129,7 +129,11 @@ def _refuse(
             if not verdict.allowed:
                 cell.until = until
     return [
-        look(limit, cell, now, 0) if seen[0].allowed else seen
+        look(limit, cell, now, 0)
+        if seen[0].allowed
+        else _uncharged(limit, cell, seen, now)  # a peek begins no block
+        if mode == PEEK and limit.block_us
+        else seen
         for limit, cell, seen in zip(limits, cells, looks, strict=True)
     ]
 

@@ -186,6 +186,17 @@ class StoreSuite(RecordsSuite, SeamSuite):
             assert not refused and refused.granted == 0, algorithm
             assert refused.retry_us == limiter.peek("k", 1).retry_us > 0, algorithm
 
+    def test_a_peek_begins_no_block(self) -> None:
+        """Its retry is that of a `hit`, which would begin one; what remains, and until when, is what is there now."""
+        for algorithm in EVERY_ALGORITHM:
+            for block in ("10m", "10m, 1h"):
+                limiter, _ = self._limiter(f"10/second by {algorithm} block {block}; 99/minute as all", at=1e9)
+                limiter.hit("k", 7)
+                there, refused = limiter.peek("k", 0), limiter.peek("k", 4)
+                assert (refused.allowed, refused.retry_after) == (False, 600.0), algorithm
+                assert (refused.remaining, refused.reset_us) == (there.remaining, there.reset_us), algorithm
+                assert there.remaining == 3, algorithm
+
     def test_a_block_outlives_the_count(self) -> None:
         """A refused key stays refused for the block; further requests do not prolong it; other keys are admitted."""
         for algorithm in EVERY_ALGORITHM:

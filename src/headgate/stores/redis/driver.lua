@@ -93,7 +93,7 @@ for group = 1, groups do
     for i = 1, COUNT do
         local allowed, _, _, _, mark_us, mark_num, moved, ends = unpack(verdicts[i])
         if allowed and not all then verdicts[i] = {look[i](0)} end
-        if all and not WRITES then  -- nothing is charged: what remains, and until when, is what is there now
+        if (all or blocks[i]) and not WRITES then  -- no charge, no block: what remains, until when, is what is there now
             local _, remaining, _, reset = look[i](0)
             verdicts[i][2], verdicts[i][4] = remaining, reset
         end
