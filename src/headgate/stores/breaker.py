@@ -22,6 +22,8 @@ RATIO: Final = 0.5
 """The part of the requests since the first failure that must have failed, for the breaker to open."""
 MADE_GOOD: Final = 10
 """After this number of successes in a row, earlier failures no longer count."""
+NO_THREAD: Final = "no thread can be started to probe it, so decisions ask it again"
+"""Why a breaker closes although the server is away: without a thread, nobody would ever find the server back."""
 
 log = log_of("headgate")
 _chance = random.Random()  # noqa: S311 - not the program's own generator, which it may have seeded
@@ -127,12 +129,23 @@ class Prober:
         if server.breaker.failed(0.0 if began is None else time.monotonic() - began):
             self._tell(Transition(server.name, False, f"{type(error).__name__}: {error}"))
             server.hang_up()
-            with self._lock:
-                if self._closed.is_set():  # the store is in use again, and its old thread is ending
-                    self._closed, self._thread = threading.Event(), None
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
-                    self._thread.start()
+            if not self._probes():
+                server.breaker.close()
+                self._tell(Transition(server.name, True, NO_THREAD))
+
+    def _probes(self) -> bool:
+        """Return whether a thread probes; False if none can be started, as where the system has no room for one."""
+        with self._lock:
+            if self._closed.is_set():  # the store is in use again, and its old thread is ending
+                self._closed, self._thread = threading.Event(), None
+            if self._thread is None:
+                thread = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return False
+                self._thread = thread
+            return True
 
     def _ask_again(self) -> None:
         """Probe until all servers are back: soon at first, then less often, at random times in each process."""

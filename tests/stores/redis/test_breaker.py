@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -87,6 +88,35 @@ def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(prox
         wait_until(lambda: len(seen) > 1, "the server is back")
         assert not limiter.hit("k").degraded
     assert [each.available for each in seen] == [False, True]
+
+
+@each_way
+def test_a_server_is_found_back_although_no_thread_could_be_started_to_probe_it(proxy, way, monkeypatch):
+    """No decision fails, and none hangs, for want of a thread: it asks the server itself, until a thread can start."""
+    seen: list[Transition] = []
+    with limiters(way, proxy.url, on_transition=seen.append) as make:
+        limiter = make(MANY)
+        limiter.hit("k")
+        proxy.hold()
+        with monkeypatch.context() as patch, at_most(SLACK):
+            patch.setattr(threading.Thread, "start", refuse_to_probe)
+            assert all(limiter.hit("k").degraded for _ in range(4))
+        assert [each.available for each in seen] == [False, True] and "no thread" in seen[1].reason
+        assert all(limiter.hit("k").degraded for _ in range(3))
+        proxy.release()
+        wait_until(lambda: len(seen) > 3, "the server is back")
+        assert not limiter.hit("k").degraded
+    assert [each.available for each in seen] == [False, True, False, True]
+
+
+start = threading.Thread.start
+
+
+def refuse_to_probe(thread: threading.Thread) -> None:
+    """Start any thread but the one that probes."""
+    if thread.name == "headgate-probe":
+        raise RuntimeError("can't start new thread")
+    start(thread)
 
 
 @pytest.mark.parametrize(("between", "opens"), [(0, True), (3, True), (4, False)])
