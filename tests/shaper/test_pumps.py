@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 
 import pytest
@@ -149,3 +151,28 @@ def test_a_pump_only_holds_its_source_back(kind):
 def take_all(results: Iterable[int], take: Callable[[int], None]) -> None:
     for each in results:
         take(each)
+
+
+class MeetingClock(ManualClock):
+    """Lets a thread that would wait meet another one first, if another one comes."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__(start)
+        self._met = threading.Event()
+        self._came = count()
+
+    def sleep_until(self, at_us: int) -> None:
+        """Wait a moment for another thread, once."""
+        if next(self._came):
+            self._met.set()
+        self._met.wait(0.1)
+        super().sleep_until(at_us)
+
+
+def test_threads_that_share_a_pump_get_each_item_once():
+    """No item is handed to two of them, and none is lost between them."""
+    pump = Shaper("10/second queue 3", clock=MeetingClock(LATER)).drain(range(20))
+    with ThreadPoolExecutor(2) as workers:
+        taken: list[list[int]] = list(workers.map(list, [pump, pump]))
+    assert sorted(item for some in taken for item in some) == list(range(20))
+    assert (pump.accepted, pump.delivered, pump.rest()) == (20, 20, [])

@@ -210,3 +210,18 @@ async def test_who_is_cancelled_while_it_waits_loses_no_item(scene):
     assert await anext(pump) == 1
     await pump.stop()
     assert pump.rest() == [2]
+
+
+@scened()
+async def test_tasks_that_share_a_pump_get_each_item_once(scene):
+    """They take turns: no item is handed to two of them, and a task that is cancelled takes none with it."""
+    left: list[tuple[int, float]] = []
+    pump = scene.shaper.drain(scene.source(range(7)))
+    gone = asyncio.ensure_future(exhaust(pump, left.append))
+    await let_run()
+    workers = [asyncio.ensure_future(take(pump, left, scene.clock)) for _ in range(3)]
+    await let_run()
+    gone.cancel()
+    await scene.drive(asyncio.gather(*workers))
+    assert left == [0, *((item, item / 10) for item in range(1, 7))]
+    assert (pump.accepted, pump.delivered, pump.rest()) == (7, 7, [])

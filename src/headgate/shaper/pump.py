@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
@@ -50,18 +51,21 @@ class Pump(_Counts[T]):
         self._source = iter(source)
         self._key = key
         self._clock = shaper.store.clock
+        self._turn = threading.Lock()
+        """Held by the thread that takes the next item: items leave one after the other, and each of them once."""
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        if not self._queue:
-            self._take_one()
-        at_us, item = self._queue[0]
-        sleep_until(self._clock, at_us)
-        self._queue.popleft()
-        self.delivered += 1
-        return item
+        with self._turn:
+            if not self._queue:
+                self._take_one()
+            at_us, item = self._queue[0]
+            sleep_until(self._clock, at_us)
+            self._queue.popleft()
+            self.delivered += 1
+            return item
 
     def stop(self) -> None:
         """Read no more items from the source; an accepted item still leaves at its time."""
@@ -101,11 +105,17 @@ class AsyncPump(_Counts[T]):
         self._clock = shaper.store.clock
         self._reader: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Held by the task that takes the next item: items leave one after the other, and each of them once."""
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
     async def __anext__(self) -> T:
+        async with self._turn:
+            return await self._next()
+
+    async def _next(self) -> T:
         if self._reader is None and not self._over:
             self._reader = running_loop().create_task(self._read())
         while not self._queue:
