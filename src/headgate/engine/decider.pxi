@@ -47,7 +47,8 @@ cdef class Decider:
 
     def hit(self, key, cost=1, *, limit=None):
         """Spend the cost of every limit, or of none if any refuses."""
-        cdef Decision decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
+        cdef Decision decision
+        decision = self.ask(key, cost, M_TAKE) if limit is None else ask_plan(self, limit, key, cost, M_TAKE)
         count_answer(self.tally, decision, self.holds)
         return decision
 
@@ -58,11 +59,12 @@ cdef class Decider:
 
     def peek(self, key, cost=1, *, limit=None):
         """Return the decision that `hit` would return; write nothing."""
-        return (self if limit is None else self.with_plan(limit)).ask(key, cost, M_PEEK)
+        return self.ask(key, cost, M_PEEK) if limit is None else ask_plan(self, limit, key, cost, M_PEEK)
 
     def take_up_to(self, key, n, *, limit=None):
         """Spend as much of `n` as fits now."""
-        return self.counted((self if limit is None else self.with_plan(limit)).ask(key, checked_cost(n), M_UP_TO))
+        n = checked_cost(n)
+        return self.counted(self.ask(key, n, M_UP_TO) if limit is None else ask_plan(self, limit, key, n, M_UP_TO))
 
     cdef inline object counted(self, Decision decision):
         count_answer(self.tally, decision, self.holds)
@@ -75,7 +77,7 @@ cdef class Decider:
     def attach(self, hit, plan not None, back not None, Tally tally not None):
         """Return the verbs of a gate that need no Python frame. They count in the tally.
 
-        `plan` finds the decider of limits chosen for one call; `back` releases all but a single permit of one limit.
+        `plan` finds what answers by limits chosen for one call; `back` releases all but a single permit of one limit.
         """
         self.plan, self.back, self.ends, self.tally = plan, back, self.release, tally
         return {
@@ -101,7 +103,7 @@ cdef class Decider:
         """Spend the cost, after a wait of at most the timeout, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
         if not self.waiting and is_patience(timeout):
-            permit.decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
+            permit.decision = self.ask(key, cost, M_TAKE) if limit is None else ask_plan(self, limit, key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.wait(key, cost, timeout, limit)
         else:
@@ -129,13 +131,11 @@ cdef class Decider:
 
     def reserve(self, key, cost, int64_t wait, limit=None):
         """Spend a cost that fits now or, if every limit lends, within `wait` microseconds."""
-        cdef Decider decider = self if limit is None else self.with_plan(limit)
-        if type(key) is str and type(cost) is int and decider.only is not None and is_plain(key) and 0 <= cost <= EXACT:
-            return decider.ask_one(key, cost, M_RESERVE, wait)
-        return decider.run(checked_key(key), checked_costs(decider.limits, cost), M_RESERVE, wait)
-
-    cdef Decider with_plan(self, limit):
-        return self.plan(limit)
+        if limit is not None:
+            return reserve_plan(self, limit, key, cost, wait)
+        if type(key) is str and type(cost) is int and self.only is not None and is_plain(key) and 0 <= cost <= EXACT:
+            return self.ask_one(key, cost, M_RESERVE, wait)
+        return self.run(checked_key(key), checked_costs(self.limits, cost), M_RESERVE, wait)
 
     cdef inline object ask(self, key, cost, Mode mode):
         cdef int64_t units

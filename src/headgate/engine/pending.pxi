@@ -67,9 +67,10 @@ cdef class PendingDecision:
         if self.begun:
             raise RuntimeError(AWAITED_TWICE)
         self.begun = True
-        if self.limit is not None:
-            decider = decider.with_plan(self.limit)
-        decision = decider.ask(self.key, self.cost, self.mode)
+        if self.limit is None:
+            decision = decider.ask(self.key, self.cost, self.mode)
+        else:
+            decision = ask_plan(decider, self.limit, self.key, self.cost, self.mode)
         return decision if self.mode == M_PEEK else self.decider.counted(decision)
 
     def send(self, value):

@@ -24,13 +24,18 @@ MOST_SHARES: Final = 1024
 class Unbound:
     """Limits that the store could not bind: asked, they raise the reason, as a store does that is away."""
 
-    def __init__(self, limits: tuple[Limit, ...], error: StoreError) -> None:
+    def __init__(self, limits: tuple[Limit, ...], error: StoreError, fallback: Fallback) -> None:
         self.limits = limits
         self._error = error
+        self._fallback = fallback
 
     def run(self, keys: Keys, costs: Costs, mode: int, wait: int) -> Decision:
         """Raise the reason."""
         raise self._error
+
+    def answer(self, keys: Keys, costs: Costs, mode: int, wait: int) -> Decision:
+        """Return the degraded decision, for a caller that asks no other store."""
+        return self._fallback.decide(self.limits, keys, costs, mode, wait, self._error)
 
 
 class Fallback:
@@ -64,7 +69,7 @@ class Fallback:
         if self._on_error != "raise" and not self._told:
             self._told = True
             log_of("headgate").warning("on_error=%r answers for limits of a call: %s", self._on_error, error)
-        return Unbound(limits, error)
+        return Unbound(limits, error, self)
 
     def regret(self, error: StoreError) -> None:
         """Report that units could not be given back: raise if `on_error` is `raise`, else log a warning."""

@@ -10,7 +10,7 @@ from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, Tally
 from headgate.errors import InvalidCall, StoreError
 from headgate.forks import after_fork
-from headgate.limit import PAUSE, PAUSING, Given, Limit
+from headgate.limit import PAUSE, PAUSING, Given, Limit, as_limits
 from headgate.stores.arguments import (
     Holding,
     Plans,
@@ -93,8 +93,15 @@ class BaseGate(Carrying, Generic[Bound, Answer]):
         raise NotImplementedError
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Answer:
-        bound: Any = self._bound if limit is None else self._plans.find(limit)
+        bound: Any = self._bound if limit is None else self._plan(limit)
         return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
+
+    def _plan(self, limit: Given) -> Any:  # noqa: ANN401
+        """Return the limits of one call, bound, or an object that answers where the store has no room for them."""
+        try:
+            return self._plans.find(limit)
+        except StoreError as error:
+            return self._fallback.unbound(as_limits(limit) + self._guard, error)
 
     def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Answer:
         """Spend a cost that fits now or, if every limit lends, within this time; the decision's retry is the delay.
@@ -172,7 +179,7 @@ class Gate(BaseGate[BoundLimits, Decision]):
             bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
-            self._carry(attach(own["hit"].__get__(self), self._plans.find, self._end, self._tally))
+            self._carry(attach(own["hit"].__get__(self), self._plan, self._end, self._tally))
         return bound
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:

@@ -63,7 +63,7 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         attach = getattr(bound, "attach", None)
         if attach is not None:
             hit = type(self)._own["hit"].__get__(self)
-            self._hot = dict(attach(hit, self._plans.find, self._end_at_once, self._tally))
+            self._hot = dict(attach(hit, self._plan, self._end_at_once, self._tally))
         return bound
 
     def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
