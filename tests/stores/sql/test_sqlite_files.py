@@ -134,3 +134,19 @@ def in_a_child_of_nobody(work: Callable[[], str]) -> str:
     os.waitpid(child, 0)
     with os.fdopen(reads) as said:
         return said.read()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_file_that_was_removed_is_not_counted_in_any_longer(folder, replaced):
+    """Counts are lost with it, as in an empty server; but all processes go on in one file, and admit one limit."""
+    url = f"sqlite://{folder}/limits.db"
+    with contextlib.closing(SqliteStore(url)) as early, contextlib.closing(SqliteStore(url)) as late:
+        running, new = Limiter("3/day", store=early), Limiter("3/day", store=late)
+        assert running.hit("k", 3)
+        for path in list(folder.iterdir()):
+            path.unlink()
+        order = [new, running, new, running] if replaced else [running, new, running, new]
+        answers = [limiter.hit("k") for limiter in order]
+        assert [each.allowed for each in answers] == [True, True, True, False]
+        assert not any(each.degraded for each in answers)
+        assert sorted(path.name for path in folder.iterdir() if path.suffix == ".db") == ["limits.db"]

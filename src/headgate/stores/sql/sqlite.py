@@ -6,7 +6,6 @@ lock, so no other process decides meanwhile. Event loops ask in one thread.
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import threading
@@ -16,10 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
 
 from headgate.clock import Clock, WallClock
-from headgate.errors import InvalidCall
 from headgate.steps import running_loop
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
@@ -27,14 +24,12 @@ from headgate.stores.options import Options, read_options
 from headgate.stores.sql.base import BusyError, DatabaseError, SqlStore
 from headgate.stores.sql.bound import Changes, Task
 from headgate.stores.sql.names import Name
+from headgate.stores.sql.place import EXAMPLE, OPTIONS, Place, path_of
 from headgate.stores.sql.rows import Stored
 from headgate.stores.sql.schema import COLUMNS, READ_VERSION, SQLITE, TABLE, VERSION, wrong_version
 from headgate.stores.sql.sweeping import MOST_SWEPT, Sweeping
-from headgate.stores.url import split
-from headgate.wording import explained, shown
+from headgate.wording import explained
 
-EXAMPLE: Final = "sqlite:///var/lib/app/limits.db"
-OPTIONS: Final = ("deadline", "nodes", "readable_keys")
 FIRST_PAUSE: Final = 0.0001
 LONGEST_PAUSE: Final = 0.002
 """Seconds between attempts to get the write lock; SQLite's own handler pauses for up to 0.1 s."""
@@ -94,7 +89,8 @@ class SqliteStore(SqlStore):
         given = {"deadline": deadline, "nodes": nodes, "readable_keys": readable_keys}
         plain, in_url = read_options(url, Options(), OPTIONS, EXAMPLE)
         options = in_url.with_arguments(given)
-        self.path = _path_of(plain)
+        self.path = path_of(plain)
+        self._place = Place(self.path)
         self._wall = WallClock()
         self._sweeping = Sweeping()
         self._connection: sqlite3.Connection | None = None
@@ -191,8 +187,12 @@ class SqliteStore(SqlStore):
             raise BusyError(f"{self.path}: other decisions of this process took longer than the deadline")
         try:
             connection = self._connection
+            if connection is not None and self._place.is_lost():
+                connection.close()  # SQLite leaves the log of a new file alone then
+                connection = self._connection = None
             if connection is None:
                 connection = self._connection = self._open(due)
+                self._place.note()
                 self._closes = weakref.finalize(self, connection.close)
                 self._closes.atexit = False
             try:
@@ -232,20 +232,6 @@ class SqliteStore(SqlStore):
             connection.close()
             raise
         return connection
-
-
-def _path_of(url: str) -> str:
-    parts = split(url)
-    path = unquote(parts.path)
-    if parts.query:
-        raise InvalidCall(f"cannot read {shown(url)}: a SQLite store has the options {', '.join(OPTIONS)}")
-    if parts.netloc and not path.strip("/"):  # a process with another working directory would count apart
-        raise InvalidCall(f"{shown(url)}: the path must be absolute; write sqlite://{os.path.abspath(parts.netloc)}")
-    if parts.netloc or len(path.strip("/")) < 1 or "\0" in path:
-        raise InvalidCall(f"cannot read {shown(url)}: a SQLite store needs a file; write {EXAMPLE}")
-    if path.endswith(":memory:"):
-        raise InvalidCall("a SQLite database in memory is no faster than memory://, and no other process sees it")
-    return os.path.normpath("/" + path.lstrip("/"))
 
 
 def _read(connection: sqlite3.Connection, names: Sequence[Name]) -> list[Stored | None]:
