@@ -92,13 +92,16 @@ def test_a_client_is_as_good_as_a_url(server):
 
 @pytest.mark.parametrize("kind", [redis.Redis, redis.asyncio.Redis], ids=["sync", "async"])
 def test_a_client_of_a_derived_class_will_do(server, kind):
-    """As apps have them that log or trace their commands. One without a server, as fakeredis makes them, is refused."""
+    """As apps have them that log or trace their commands. Those without a server, as of fakeredis, will not."""
     derived = type("Traced", (kind,), {"__module__": "shop.cache"})
     client = derived(host="127.0.0.1", port=server.port, password=server.password)
     with Limiter("10/hour", store=client, on_error="raise") as limiter:
         assert limiter.hit("k", 4).remaining == 6
     fake = type("FakeRedis", (kind,), {"__module__": "fakeredis._clients"})()
-    for refused in (lambda: Limiter("10/hour", store=fake), lambda: RedisStore(fake)):
+    connection = type("FakeConnection", (), {"__module__": "fakeredis._connection"})
+    pooled = kind()
+    pooled.connection_pool.connection_class = connection
+    for refused in (lambda: Limiter("10/hour", store=fake), lambda: RedisStore(fake), lambda: RedisStore(pooled)):
         with pytest.raises(InvalidCall, match="fakeredis has no server that a store could ask: use memory://"):
             refused()
 

@@ -121,7 +121,8 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
 
 def read_client(client: Any) -> RedisUrl:  # noqa: ANN401 - any of redis-py's clients
     """Return a `RedisUrl` from a ready redis-py client, sync or async, plain, sentinel or cluster."""
-    if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in type(client).__mro__):
+    pooled = getattr(getattr(client, "connection_pool", None), "connection_class", object)  # also in a plain client
+    if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in (*type(client).__mro__, *pooled.__mro__)):
         raise InvalidCall("fakeredis has no server that a store could ask: use memory://, or a real server")
     manager = getattr(client, "nodes_manager", None)
     if manager is not None:
