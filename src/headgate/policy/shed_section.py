@@ -178,7 +178,7 @@ def _weights(parser: Parser, value: object, path: Path_) -> dict[str, float]:
     weights: dict[str, float] = {}
     for plan, weight in value.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
-            parser.error((*path, str(plan)), f"a weight is a number above 0; got {shown(weight)}")
+            parser.error((*path, str(plan)), f"a weight is a number above 0, up to {MOST}; got {shown(weight)}")
         else:
             weights[str(plan)] = float(weight)
     return weights
