@@ -283,3 +283,22 @@ def test_bounds_and_size(tmp_path):
     assert store.evictions() > 3_000
     slots = 1_336 * 2 * WORD
     assert store.bytes() == table_file(tmp_path / "store").stat().st_size == slots + WORD * (HEADER_WORDS + STRIPES * 9)
+
+
+NO_FILE_CAN_BE_OPENED = """
+import resource, sys
+from headgate import Call, Limiter, SharedStore
+limiter = Limiter("5/minute", store=SharedStore(sys.argv[1]))
+assert limiter.hit("k")
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+answers = [limiter.decide(Call("1/hour by sliding-log", "ann")) for _ in range(2)]
+print([(each.allowed, each.degraded) for each in answers], limiter.hit("k").degraded)
+"""
+
+
+def test_on_error_answers_where_no_file_can_be_opened_any_more(tmp_path):
+    """A process with as many files as it may have: a table that it needs is not there, and nothing else fails."""
+    command = [sys.executable, "-c", NO_FILE_CAN_BE_OPENED, str(tmp_path / "store")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout == "[(True, True), (False, True)] False\n", ran.stderr
+    assert "Too many open files" in ran.stderr

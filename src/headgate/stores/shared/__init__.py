@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+import headgate.logs  # noqa: F401 - read now: where no file can be opened, an answer without a table is logged
 from headgate.clock import Clock, SystemClock, steady_ns
 from headgate.engine import Engine, words_for
 from headgate.errors import InvalidLimit, StoreError
