@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate import StoreError
+from headgate import Limiter, SharedStore, StoreError
 from headgate.engine import NATIVE
 from headgate.errors import InvalidPolicy
 from headgate.stores.redis import RedisStore
 from headgate.web.asgi import RateLimitMiddleware
+from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.edges import asgi, plain, responder
 from tests.support.stores import Failing
 
@@ -63,6 +64,18 @@ def test_a_limit_that_its_store_has_no_room_for_is_refused_when_it_is_read(tmp_p
     assert app.reload() is False
     assert "rule api: no room for 9000/week by sliding-log as api" in caplog.text
     assert [asgi(app).status for _ in range(3)] == [200, 200, 429]
+
+
+@needs_shared
+@pytest.mark.parametrize("middleware", [RateLimitMiddleware, Wsgi])
+def test_a_policy_takes_the_room_of_its_own_limits_only(tmp_path, middleware):
+    """A policy fits in a store in which a limiter of the same limits fits, and takes as many bytes of it."""
+    options = "max_keys=1000000&max_bytes=25000000"
+    with Limiter("2/minute", store=f"shared://{tmp_path}/first?{options}") as limiter:
+        needed = limiter.store.bytes()
+    store = SharedStore(f"{tmp_path}/second", max_keys=1_000_000, max_bytes=25_000_000)
+    middleware(plain, {"rules": [{"key": "ip", "limits": "2/minute"}]}, store=store)
+    assert store.bytes() == needed
 
 
 @pytest.mark.parametrize("fault", [KeyError("x"), MemoryError(), OSError("disk"), RuntimeError("bug"), StoreError("s")])

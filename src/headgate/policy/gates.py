@@ -20,8 +20,11 @@ from headgate.wording import log_of
 
 COMPLAIN_EVERY: Final = 10.0
 """Seconds between two lines in the log about a store that does not answer."""
-_SOME: Final = (Limit(1, "hour", name="headgate"),)
-"""A gate needs limits when it is made; a policy asks about those of its rules instead."""
+_SOME: Final = (Limit(1, "month", name="headgate"),)
+"""A gate needs limits when it is made; a policy asks about those of its rules instead.
+
+Limits of the calendar are bound when they are asked about: these take no room in the store.
+"""
 
 
 log = log_of("headgate.policy")
