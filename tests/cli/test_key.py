@@ -105,7 +105,7 @@ def test_without_a_path_every_rule_is_shown(policy, store, capsys):
 def test_show_makes_no_store_and_no_table(policy, tmp_path, capsys):
     """A store that is not there is an error; a limit that no process has used gets no table."""
     url = f"shared://{tmp_path}/store"
-    asked = ["--policy", policy, "--store", url, "--rule", "login"]
+    asked = ["--policy", policy, "--store", url, "--ip", "203.0.113.7", "--rule", "login"]
     assert key(capsys, "show", *asked)[0] == 1
     assert not (tmp_path / "store").exists()
     SharedStore(str(tmp_path / "store"))
@@ -150,6 +150,32 @@ def test_ban_and_unban_are_seen_by_the_app_and_logged(policy, store, capsys, cap
     assert " unbanned the key 203.0.113.7 of rule login " in caplog.messages[2]
 
 
+SHARED_KEYS = """\
+- {name: all, key: everyone, limits: 100/second}
+- {name: writes, key: [method, {constant: site}], limits: 100/second}
+- {name: users, key: user, limits: 9/hour}
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "done"),
+    [(["ban", "--for", "1h"], "banned for 3600 s"), (["unban"], "unbanned"), (["reset", "--yes"], "reset")],
+)
+def test_only_the_client_that_was_named_is_changed(policy, store, capsys, verb, done):
+    """Neither an address that was not given is changed, nor, without its rule's name, a key that all clients share."""
+    Path(policy).write_text(POLICY + SHARED_KEYS)
+    bound(policy, store, "login")
+    asked = [*verb, "--policy", policy, "--store", store]
+    assert key(capsys, *asked, "--user", "ada")[1] == [f"rule users: key ada: {done}"]
+    code, lines, err = key(capsys, *asked)
+    assert (code, lines) == (1, [])
+    assert "rule login: ip is missing" in err
+    assert "rule all: it counts all clients together; if that is meant, write --rule all" in err
+    lines = key(capsys, *asked, "--ip", "203.0.113.7")[1]
+    assert lines == [f"rule login: key 203.0.113.7: {done}", rf"rule users: key \m203.0.113.7: {done}"]
+    assert key(capsys, *asked, "--rule", "all")[1] == [f"rule all: key *: {done}"]
+
+
 def test_a_ban_needs_a_time(policy, server, capsys):
     """A time that is none, or longer than a ban can last, is an error in one line."""
     asked = ["ban", "--policy", policy, "--store", server.url, "--ip", "203.0.113.7", "--rule", "login", "--for"]
@@ -192,7 +218,7 @@ def test_reset_asks_back_on_a_terminal(policy, tmp_path, typed, left):
 )
 def test_mistakes_are_one_line(policy, capsys, words, says):
     """An unknown rule, no store, a store in memory and a store that is away are errors in one line."""
-    code, lines, err = key(capsys, "show", "--policy", policy, *words)
+    code, lines, err = key(capsys, "show", "--policy", policy, "--ip", "203.0.113.7", *words)
     assert (code, lines) == (1, [])
     assert says in err
     assert len(err.splitlines()) == 1

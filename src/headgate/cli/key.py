@@ -27,6 +27,8 @@ from headgate.stores.command import has_table, split, survey
 from headgate.wording import listed, log_of, printable, without_password
 
 LONGEST_KEY: Final = 200
+OF_EVERYBODY: Final = re.compile(r"everyone|method|path|route|constant .*")
+"""Parts of a key that no option names a client by."""
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?", re.ASCII)
 
 log = log_of("headgate.key")
@@ -48,7 +50,7 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
         action.add_argument("--policy", required=True, metavar="FILE")
         action.add_argument("--store", metavar="URL", help="shared:///dev/shm/api, redis://cache: the app's own store")
         action.add_argument("--rule", metavar="NAME", help="only this rule, whatever it matches")
-        add_request(action)
+        add_request(action, ip=None)
         if name == "reset":
             action.add_argument("--yes", action="store_true", help="do not ask back")
         if name == "ban":
@@ -92,7 +94,7 @@ def _plan(found: FoundKeys) -> str:
 
 def reset(chosen: argparse.Namespace) -> str:
     """Forget the counts of each key, after a question on a terminal."""
-    policy, found = _find(chosen)
+    policy, found = _find_to_change(chosen)
     named = _named(found)
     if not chosen.yes:
         _ask(named)
@@ -121,7 +123,7 @@ def unban(chosen: argparse.Namespace) -> str:
 
 
 def _change(chosen: argparse.Namespace, time_us: int, done: str) -> str:
-    policy, found = _find(chosen)
+    policy, found = _find_to_change(chosen)
     named = _named(found)
     with _opened(chosen, policy, found) as stores:
         for each in found:
@@ -178,7 +180,21 @@ def _who() -> str:
 def _find(chosen: argparse.Namespace) -> tuple[Policy, list[FoundKeys]]:
     """Return the policy, and the keys of the request; of every rule, if neither a path nor a method was given."""
     policy = load_policy(chosen.policy)
-    return policy, found_keys(policy, view_of(chosen), chosen.rule, every=not (chosen.path or chosen.method))
+    every = not (chosen.path or chosen.method)
+    return policy, found_keys(policy, view_of(chosen), chosen.rule, every, chosen.ip is not None)
+
+
+def _find_to_change(chosen: argparse.Namespace) -> tuple[Policy, list[FoundKeys]]:
+    """Like `_find`; a key that all clients share is found only if its rule was named."""
+    policy, found = _find(chosen)
+    return policy, [each if chosen.rule else _of_a_client(each) for each in found]
+
+
+def _of_a_client(found: FoundKeys) -> FoundKeys:
+    name = found.rule.name
+    if not found.keys or not all(map(OF_EVERYBODY.fullmatch, found.rule.parts)):
+        return found
+    return FoundKeys(found.rule, (), f"it counts all clients together; if that is meant, write --rule {name}")
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 
 
-def add_request(parser: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """Add the options that describe a request."""
+def add_request(parser: Any, ip: str | None = "127.0.0.1") -> None:  # noqa: ANN401 - argparse has no public name for it
+    """Add the options that describe a request, which comes from `ip` unless they say otherwise."""
     parser.add_argument("--method", help="default: GET")
     parser.add_argument("--path", help="default: /")
-    parser.add_argument("--ip", default="127.0.0.1", help="the peer's address")
+    parser.add_argument("--ip", default=ip, help="the peer's address" + (f"; default: {ip}" if ip else ""))
     parser.add_argument("--host", default="")
     parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
     parser.add_argument("--query", default="")
@@ -33,7 +33,7 @@ def view_of(chosen: argparse.Namespace) -> RequestView:
     path, _, query = (chosen.path or "/").partition("?")
     if chosen.host:
         headers["host"] = [chosen.host]
-    view = RequestView((chosen.method or "GET").upper(), path, headers, chosen.ip, Proxies(chosen.trusted_proxy))
+    view = RequestView((chosen.method or "GET").upper(), path, headers, chosen.ip or "", Proxies(chosen.trusted_proxy))
     view.query_string = chosen.query or query
     view.user, view.plan = chosen.user, chosen.plan
     return view

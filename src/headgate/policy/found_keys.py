@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headgate.limit import Limit
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import missing_parts
-from headgate.policy.key import Params
+from headgate.policy.key import Params, is_missing
 from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
@@ -31,12 +31,18 @@ class FoundKeys(NamedTuple):
     """A limit for each state that a key of the rule may have, in whatever plan."""
 
 
-def found_keys(policy: Policy, view: RequestView, rule: str | None, every: bool) -> list[FoundKeys]:
-    """Return the keys of a request under the rule of this name, under `every` rule, or under those that match it."""
+def found_keys(
+    policy: Policy, view: RequestView, rule: str | None, every: bool, address_is_known: bool = True
+) -> list[FoundKeys]:
+    """Return the keys of a request under the rule of this name, under `every` rule, or under those that match it.
+
+    Where the address is not known, rules that need it have no key: it is not that of clients without an address.
+    """
     if view.plan is None:
         view.plan = policy.plan_of(view)
     compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    return [_found(compiled, each, view, params) for each, params in _rules(policy, view, rule, every)]
+    rules = _rules(policy, view, rule, every)
+    return [_found(compiled, each, view, params, address_is_known) for each, params in rules]
 
 
 def _rules(policy: Policy, view: RequestView, rule: str | None, every: bool) -> Iterable[tuple[Rule, Params]]:
@@ -47,7 +53,11 @@ def _rules(policy: Policy, view: RequestView, rule: str | None, every: bool) -> 
     return [(each, params.get(each.name, {})) for each in {each.name: each for each in rules}.values()]
 
 
-def _found(compiled: CompiledPolicy, rule: Rule, view: RequestView, params: Params) -> FoundKeys:
+def _found(
+    compiled: CompiledPolicy, rule: Rule, view: RequestView, params: Params, address_is_known: bool
+) -> FoundKeys:
+    if not address_is_known and any(is_missing(part, view, params) for part in rule.key):
+        return FoundKeys(rule, (), missing_parts(rule, view, params))
     try:
         keys = compiled.keys(rule, view, params)
     except Unclear as reason:
