@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from datetime import timedelta
 
 import pytest
 
@@ -125,3 +126,31 @@ def test_refusing_needs_a_time(wrong):
         refusing(Limiter("5/minute"), retry_after=wrong),
     ):
         pass
+
+
+@pytest.mark.parametrize("control", [frozen, disabled, refusing])
+@pytest.mark.parametrize("wrong", [42, None, object()], ids=["number", "none", "object"])
+def test_only_limits_can_be_controlled(control, wrong):
+    """An app in place of its limits is an error that tells what to give, as anything else is."""
+    with pytest.raises(InvalidCall, match="limits are those of a limiter, .* or RateLimits of an app; got "):
+        control(wrong).__enter__()
+    with pytest.raises(InvalidCall, match="limits are those of a limiter"):
+        reset_all(wrong)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, "60", None, timedelta(seconds=1)], ids=repr)
+def test_a_clock_is_moved_by_a_number(wrong):
+    """A time that is no finite number moves no clock."""
+    clock = ManualClock(5)
+    for move in (clock.advance, clock.set):
+        with pytest.raises(InvalidCall, match="a clock is moved by a finite number of seconds; got "):
+            move(wrong)
+    assert clock.now() == 5
+
+
+def test_a_clock_stays_between_its_bounds():
+    """Neither an instant before 1970 nor one beyond 2**53 microseconds is taken."""
+    clock = ManualClock()
+    for seconds in (-1, 2**53 / 1e6):
+        with pytest.raises(InvalidCall, match="a clock must be at 0 to"):
+            clock.advance(seconds)

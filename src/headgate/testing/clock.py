@@ -7,6 +7,8 @@ from weakref import WeakMethod
 
 from headgate.algorithms import EXACT
 from headgate.clock import SECOND
+from headgate.errors import InvalidCall
+from headgate.wording import shown
 
 
 class ManualClock:
@@ -34,15 +36,15 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock by `seconds`, rounded to a microsecond; a negative number steps back."""
-        self._move_to(self.us + round(seconds * SECOND))
+        self._move_to(self.us + _microseconds(seconds))
 
     def set(self, seconds: float) -> None:
         """Move the clock to an instant, in seconds since the UTC epoch."""
-        self._move_to(round(seconds * SECOND))
+        self._move_to(_microseconds(seconds))
 
     def _move_to(self, us: int) -> None:
         if not 0 <= us < EXACT:
-            raise ValueError(f"a clock must be at 0 to 2**53 microseconds since the epoch; got {us}")
+            raise InvalidCall(f"a clock must be at 0 to 2**53 microseconds since the epoch; got {us}")
         self.us = us
         self._watchers = [watcher for watcher in self._watchers if watcher() is not None]
         for watcher in self._watchers:
@@ -61,3 +63,10 @@ class ManualClock:
 
     def __repr__(self) -> str:
         return f"ManualClock({self.now()})"
+
+
+def _microseconds(seconds: float) -> int:
+    try:
+        return round(seconds * SECOND)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidCall(f"a clock is moved by a finite number of seconds; got {shown(seconds)}") from None

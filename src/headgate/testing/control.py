@@ -86,6 +86,9 @@ def _bound(given: tuple[Limited, ...], store: Store) -> Iterator[None]:
 def _counting(limited: Limited) -> AnyLimiter:
     """Return the limiter itself, or the runtime of an edge; an extension of several apps uses the current app's."""
     counting: AnyLimiter = getattr(limited, "_runtime", cast("AnyLimiter", limited))
+    if not hasattr(counting, "_use"):
+        what = "a limiter, a shaper, or the middleware, interceptor or RateLimits of an app"
+        raise InvalidCall(f"limits are those of {what}; got {shown(limited)}")
     return counting
 
 
