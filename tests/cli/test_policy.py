@@ -350,6 +350,7 @@ def test_explain_never_shows_a_secret(capsys, file):
     [
         (["--header", "no colon"], "headgate: --header is NAME:VALUE; got 'no colon'\n"),
         (["--header", ": x"], "headgate: --header is NAME:VALUE; got ': x'\n"),
+        (["--path", "login"], "headgate: --path is the path of a request, such as /login; got 'login'\n"),
         (
             ["--trusted-proxy", "10.0.0.1/8"],
             "headgate: 10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for that one address\n",

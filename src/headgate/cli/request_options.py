@@ -7,6 +7,7 @@ from typing import Any
 
 from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
+from headgate.wording import shown
 
 
 def add_request(parser: Any, ip: str | None = "127.0.0.1") -> None:  # noqa: ANN401 - argparse has no public name for it
@@ -31,6 +32,8 @@ def view_of(chosen: argparse.Namespace) -> RequestView:
             raise InvalidCall(f"--header is NAME:VALUE; got {line!r}")
         headers.setdefault(name.strip().lower(), []).append(value.strip())
     path, _, query = (chosen.path or "/").partition("?")
+    if not path.startswith("/"):
+        raise InvalidCall(f"--path is the path of a request, such as /login; got {shown(path)}")
     if chosen.host:
         headers["host"] = [chosen.host]
     view = RequestView((chosen.method or "GET").upper(), path, headers, chosen.ip or "", Proxies(chosen.trusted_proxy))
