@@ -124,6 +124,18 @@ def test_memory_is_what_was_agreed(text, bytes_a_key):
     Limiter(text, store=MemoryStore(max_keys=fitting, max_bytes=10 * 2**20))
 
 
+@pytest.mark.parametrize(
+    ("keys", "told"), [(None, "1 key needs 43702 bytes"), (1, "1 key needs"), (2, "2 keys need 87403")]
+)
+def test_the_bytes_that_an_error_tells_are_enough(keys, told):
+    """A memory with the bytes that the message tells has room; no message proposes room for no key."""
+    with pytest.raises(InvalidLimit, match=told) as raised:
+        Limiter("4000/day by sliding-log", store=MemoryStore(max_keys=keys, max_bytes=1000))
+    assert "max_keys to 0" not in str(raised.value)
+    needed = int(str(raised.value).split(" bytes and max_bytes")[0].split()[-1])
+    assert Limiter("4000/day by sliding-log", store=MemoryStore(max_keys=keys, max_bytes=needed)).hit("ann")
+
+
 @pytest.mark.parametrize("text", ["10/hour", "10/hour by fixed-window", "100/hour by sliding-log"])
 def test_the_bytes_that_an_error_asks_for_are_enough(text):
     """A store of as many bytes as the message tells has room for the keys; with one byte a key less it has not."""

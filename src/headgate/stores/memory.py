@@ -74,9 +74,11 @@ class MemoryStore(TableStore):
         slot = WORD * (1 + words_for(limit) + (limit.block_us > 0))
         fitting = self.max_bytes * 3 // (slot * 4)
         if fitting < 1 or (self.max_keys or 1) > fitting:
-            needed = slot * (self.max_keys or 1) * 4 // 3
+            keys = self.max_keys or 1
+            need = f"{keys} keys need" if keys > 1 else "1 key needs"
+            lower = f"lower max_keys to {fitting} or " if fitting else ""
             raise InvalidLimit(
-                f"{limit} keeps {slot} bytes a key, so {self.max_keys or 1} keys need {needed} bytes and "
-                f"max_bytes is {self.max_bytes}; lower max_keys to {fitting} or raise max_bytes"
+                f"{limit} keeps {slot} bytes a key, so {need} {-(-slot * keys * 4 // 3)} bytes and "
+                f"max_bytes is {self.max_bytes}; {lower}raise max_bytes"
             )
         return self.max_keys or min(fitting, DEFAULT_MAX_KEYS)
