@@ -136,11 +136,15 @@ def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
 
 
 def called() -> str:
-    """Return the class or decorator of Headgate that the user called, as in `limited()`; empty for anything else."""
+    """Return the class or decorator of Headgate that the user called, as in `limited()`; empty for anything else.
+
+    A class that users know by another name has this name as `_written_as`.
+    """
     frame = _outermost()
     name = "" if frame is None else frame.f_code.co_name
     if frame is not None and name == "__init__":
-        return f"{type(frame.f_locals.get('self')).__name__}()"
+        kind = type(frame.f_locals.get("self"))
+        return f"{getattr(kind, '_written_as', kind.__name__)}()"
     return "limited()" if name == "limited" else ""
 
 

@@ -29,9 +29,9 @@ from headgate.stores import open_store
 from headgate.stores.redis import RedisStore
 from headgate.stores.shared import SharedStore
 from headgate.web.asgi import RateLimitMiddleware as Asgi
+from headgate.web.fastapi import limit as dependency
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.flask import limited
-from headgate.web.starlette import Limit as Dependency
 from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from headgate.wording import missing
@@ -163,8 +163,8 @@ def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):
             lambda: limited({"default": "5/minute"}, burst=9),
             "limited(): burst: unknown field 'burst'; write it into the limit, as in '5/minute burst 9'",
         ),
-        (lambda: Dependency("1/s", key="usr"), "Limit(): key: expected one of"),
-        (lambda: Dependency("often"), "Limit(): limits: cannot read the limit 'often'"),
+        (lambda: dependency("1/s", key="usr"), "limit(): key: expected one of"),
+        (lambda: dependency("often"), "limit(): limits: cannot read the limit 'often'"),
     ],
 )
 def test_a_mistake_at_an_endpoint_names_what_was_written_there(make, told):

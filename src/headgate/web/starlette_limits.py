@@ -5,7 +5,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
@@ -46,6 +46,9 @@ class Limit:
 
     Functions (`limits`, `key`, `cost`, `exempt`) take the request. `messages` counts the messages of a websocket.
     """
+
+    _written_as: ClassVar[str] = "limit"
+    """Its name in FastAPI; a `Limit` of `headgate` is another class."""
 
     def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
         if messages:
