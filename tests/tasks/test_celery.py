@@ -100,6 +100,13 @@ def test_celery_chords_wait_for_those_who_were_handed_back(celery_worker, broker
     assert chord(header)(task_apps.total.s()).get(timeout=PATIENCE) == sum(range(300, 306))
 
 
+def test_celery_tasks_may_call_throttled_functions(celery_worker, broker):
+    """A no is raised where they do it; the task at work is not handed back for it, and so runs once."""
+    assert task_apps.batch.delay("ann", "ann").get(timeout=PATIENCE) == ["ann", "refused"]
+    assert len(noted(broker, "batch")) == 1
+    assert noted(broker, "back:batch") == []
+
+
 def test_celery_without_a_queue_a_no_is_raised():
     """Called as a function, or eagerly: there is nobody to hand back to. Nothing is sent."""
     with frozen(task_apps.tokens):

@@ -50,7 +50,7 @@ class throttled(Throttle):  # noqa: N801 - a decorator
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = bool(args) and isinstance(args[0], Task)
-            task = args[0] if bound else current_task
+            task = args[0] if bound else _task_of(run)
             given, by_name = arguments_of(function, *args, **kwargs)
             turn = _turn(self, task, given[bound:], by_name)
             if not turn:
@@ -65,6 +65,14 @@ class throttled(Throttle):  # noqa: N801 - a decorator
         # Celery checks the arguments of `delay` by the signature, and does not follow `__wrapped__`.
         cast("Any", run).__signature__ = inspect.signature(function)
         return run
+
+
+def _task_of(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Return the task for which a worker runs this function; None if other code calls it, such as another task."""
+    if not current_task:
+        return None
+    called = getattr(current_task.run, "__func__", current_task.run)
+    return current_task if inspect.unwrap(called, stop=lambda each: each is function) is function else None
 
 
 def _turn(throttle: Throttle, task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Turn:  # noqa: ANN401
