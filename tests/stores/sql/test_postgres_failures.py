@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,29 @@ def test_a_silent_server_is_answered_for_within_the_deadline(server):
             wait_until(lambda: not limiter.hit("other", 0).degraded, "the server is back")
             assert [transition.available for transition in seen] == [False, True]
             assert store.health().up
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_connection_that_is_never_answered_does_not_keep_out_the_next(server, awaited):
+    """A login that was lost on its way is given up after seconds, not minutes: until then a pool makes no other."""
+    with socket.create_server(("127.0.0.1", 0)) as lost, asyncio.Runner() as runner:
+        proxy = Proxy(server)
+        proxy.port = lost.getsockname()[1]
+        store = PostgresStore(server.url(port=proxy.port, connect_timeout=0.1, deadline=1))
+
+        async def degraded() -> bool:
+            await asyncio.sleep(0.1)  # a pool connects while its event loop runs
+            return (await AsyncLimiter(LIMIT, store=store).hit("k", 0)).degraded
+
+        def is_degraded() -> bool:
+            return runner.run(degraded()) if awaited else Limiter(LIMIT, store=store).hit("k", 0).degraded
+
+        assert is_degraded()
+        kept, _ = lost.accept()
+        lost.close()
+        with kept, proxy:
+            wait_until(lambda: not is_degraded(), "another connection is made", 15)
+        runner.run(store.aclose())
 
 
 def test_a_killed_server_keeps_what_it_has_counted(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import Any, Final, NamedTuple
@@ -11,7 +12,7 @@ from headgate.errors import InvalidCall
 from headgate.steps import running_loop
 from headgate.stores.options import Options
 from headgate.stores.sql.base import BusyError, DatabaseError
-from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, psycopg
+from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, conninfo_to_dict, psycopg
 
 GIVE_UP: Final = 1.0
 """Seconds for which a pool tries to make a connection that was asked for; then the next caller asks again."""
@@ -134,6 +135,10 @@ class Pools:
     def _settings(self) -> dict[str, Any]:
         # A statement that is prepared belongs to a session, which a proxy gives to others between transactions.
         arguments = {"autocommit": True, "prepare_threshold": None, **self._target.arguments}
+        if "connect_timeout" not in conninfo_to_dict(self._target.conninfo, **self._target.arguments):
+            # A pool makes one connection at a time: without a time of its own, one that hears nothing holds up all
+            # others for two minutes. psycopg takes whole seconds, two at the least.
+            arguments["connect_timeout"] = math.ceil(self._options.connect_timeout)
         return {
             "conninfo": self._target.conninfo, "kwargs": arguments, "min_size": 0, "open": False, "name": "headgate",
             "max_size": self._options.max_connections, "timeout": self._options.connect_timeout,
