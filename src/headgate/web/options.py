@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 from headgate.errors import InvalidCall
 from headgate.policy import Policy, Proxies
 from headgate.stores import Store
+from headgate.web.option_answers import WANTED, checked
 from headgate.web.refusal import Refusal
 from headgate.wording import explained
 
@@ -46,9 +47,13 @@ class WebOptions:
     """Whether addresses appear as hashes where keys are listed and logged."""
 
     def __post_init__(self) -> None:
-        """Check what no type checker may have seen: the text "false" would be true."""
+        """Check what no type checker may have seen, also the answers of functions: the text "false" would be true."""
         if not isinstance(self.enabled, bool):
             raise InvalidCall(f"enabled must be True or False; got {self.enabled!r}")
+        for name in WANTED:
+            function = getattr(self, name)
+            if function is not None:
+                object.__setattr__(self, name, checked(name, function))
 
     @property
     def proxies(self) -> Proxies | None:

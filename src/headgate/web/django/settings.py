@@ -13,6 +13,7 @@ from headgate.stores import open_store
 from headgate.web.clients import UserOf
 from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import primary_key
+from headgate.web.option_answers import checked
 from headgate.web.options import NO_RULES, OPTION_NAMES, WebOptions
 from headgate.web.refusal import Refusal
 from headgate.wording import shown, suggestion
@@ -49,7 +50,8 @@ class Setup:
         self.enabled = self._flag("ENABLED", True)
         self.exempt_admin = self._flag("EXEMPT_ADMIN", False)
         self.user_of: UserOf = self._function("USER") or primary_key
-        self.plan_of = self._function("PLAN")
+        plan_of = self._function("PLAN")
+        self.plan_of = None if plan_of is None else checked("plan", plan_of)
         self.refusal_view = self._function("REFUSAL_VIEW")
         self.store = given.get("STORE")
         self.policy = given.get("POLICY")
