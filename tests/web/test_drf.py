@@ -178,6 +178,10 @@ class Things(ViewSet):
     def other(self, request: Any, pk: str) -> Response:
         return Response()
 
+    @action(detail=False, throttle_classes=())
+    def bare(self, request: Any) -> Response:
+        return Response()
+
 
 router = DefaultRouter()
 router.register("things", Things, basename="thing")
@@ -205,6 +209,7 @@ class Urls:
         path("guests/", view(Guests)),
         path("limited/", Limited.as_view()),
         path("plain/", Base.as_view()),
+        path("added/", Base.as_view(throttle_classes=(Burst,))),
         path("function/", function),
         path("inside/", inside),
         path("outside/", outside),
@@ -339,6 +344,13 @@ def test_views_with_throttles_are_left_alone_by_the_default_limits():
         assert statuses(client, 4, "/again/") == [200, 200, 200, 429]
         assert statuses(client, 2, "/plain/") == [200, 429]
         assert statuses(client, 3, "/limited/") == [200, 200, 429]
+
+
+def test_throttles_of_an_action_or_of_as_view_replace_those_of_the_class():
+    """Without any, an action of a viewset with throttles has the default limits."""
+    with site(default="2/minute") as client:
+        assert statuses(client, 3, "/api/things/bare/") == [200, 200, 429]
+        assert statuses(client, 4, "/added/") == [200, 200, 200, 429]
 
 
 def test_a_refusal_gives_back_what_the_policy_charged():

@@ -62,9 +62,10 @@ def _handler(view: View, method: str) -> tuple[str, Any]:
 
 
 def has_throttles(view: View) -> bool:
-    """Return whether one of the throttles of a REST framework view is a limit."""
-    kind = getattr(view, "cls", None)
-    return any(hasattr(throttle, LIMITS) for throttle in getattr(kind, "throttle_classes", None) or ())
+    """Return whether one of the throttles of a REST framework view is a limit; an action may have its own."""
+    of_class = getattr(getattr(view, "cls", None), "throttle_classes", None)
+    throttles = (getattr(view, "initkwargs", None) or {}).get("throttle_classes", of_class)
+    return any(hasattr(throttle, LIMITS) for throttle in throttles or ())
 
 
 def by_group(limits: Mapping[str, str]) -> Callable[[Request], str]:
