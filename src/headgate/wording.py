@@ -148,6 +148,25 @@ def called() -> str:
     return "limited()" if name == "limited" else ""
 
 
+def is_decorated_at(function: object, frame: FrameType) -> bool:
+    """Return whether the code of this frame gives a decorator a function that it defines just now.
+
+    Nothing refers to such a function yet. One that is given as an argument has its name there, or is defined elsewhere.
+    """
+    name: str = getattr(function, "__qualname__", "")
+    start, last = name[: name.rfind(".") + 1], name.rpartition(".")[2]
+    within = frame.f_code.co_qualname
+    here = ("",) if within == "<module>" else (f"{within}.", f"{within}.<locals>.")  # a class, or a function
+    module = getattr(function, "__module__", None)
+    if last in ("", "<lambda>") or start not in here or module != frame.f_globals.get("__name__"):
+        return False
+    known = {id(each) for each in frame.f_locals.values()}
+    while function is not None and id(function) not in known:
+        known.add(id(function))
+        function = getattr(function, "__wrapped__", None)
+    return function is None
+
+
 def _arguments_of_the_called() -> Sequence[str]:
     """Return the names of the arguments that the class has itself which the user called, such as `default`."""
     frame = _outermost()

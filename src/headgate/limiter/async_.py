@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Coroutine, Iterable
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
 from headgate.limiter.caller import Caller, Order, order_of
-from headgate.limiter.limited import AsyncLimited, Charge, CostOf, Key
+from headgate.limiter.limited import AsyncLimited, Charge, CostOf, Key, check_key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
@@ -106,7 +107,7 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         Key and cost may be functions of the arguments. With a `timeout`, a call waits at most that many seconds, as in
         `acquire`; None: no bound. Units in flight are held while the function runs.
         """
-        return AsyncLimited(self, Charge(key, cost, timeout, limit))
+        return AsyncLimited(self, Charge(check_key(key, sys._getframe(1)), cost, timeout, limit))
 
     async def aclose(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `async with` does this at its end."""

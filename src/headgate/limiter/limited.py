@@ -14,6 +14,7 @@ from headgate.call import Cost
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limit import Given
 from headgate.waiting import checked_wait
+from headgate.wording import is_decorated_at
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -47,6 +48,15 @@ class Charge(NamedTuple):
         """Return the key and the cost of a call with these arguments."""
         key = self.key(*args, **kwargs) if callable(self.key) else self.key
         return key, self.cost(*args, **kwargs) if callable(self.cost) else self.cost
+
+
+def check_key(key: Key, frame: FrameType) -> Key:
+    """Return the key; raise for `@limiter.limited` without parentheses, whose key is the function to limit."""
+    if is_decorated_at(key, frame):
+        raise InvalidCall(
+            f"limited needs a key before it decorates a function: write @limiter.limited('k'); got {key!r}"
+        )
+    return key
 
 
 def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from headgate.engine import Decision, Permit
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
 from headgate.limiter.caller import Caller, order_of
-from headgate.limiter.limited import Charge, CostOf, Key, Limited
+from headgate.limiter.limited import Charge, CostOf, Key, Limited, check_key
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
 from headgate.limiter.several import acquire_all
@@ -94,7 +95,7 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
         Key and cost may be functions of the arguments. With a `timeout`, a call waits at most that many seconds, as in
         `acquire`; None: no bound. Units in flight are held while the function runs.
         """
-        return Limited(self, Charge(key, cost, timeout, limit))
+        return Limited(self, Charge(check_key(key, sys._getframe(1)), cost, timeout, limit))
 
     def close(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `with` does this at its end."""

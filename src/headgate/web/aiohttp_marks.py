@@ -22,6 +22,7 @@ from headgate.web.callables import (
     mark_of,
     name_after,
     note_within,
+    refuse_bare,
     unwrapped,
     without_partials,
 )
@@ -53,6 +54,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take the request.
     Several limits on one handler are one decision: all are charged, or none. They need `RateLimits(app)`.
     """
+    refuse_bare(limits, sys._getframe(1))
     limit = EndpointLimit(limits, {"key": key, **rule})
 
     def decorate(handler: Marked) -> Marked:

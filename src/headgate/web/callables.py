@@ -10,6 +10,9 @@ from contextlib import suppress
 from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
+from headgate.errors import InvalidCall
+from headgate.wording import is_decorated_at
+
 LIMITED_AS: Final = "__headgate_limited_as__"
 """An attribute of an endpoint: the endpoint itself, and the wrappers that `limited` made of it."""
 WITHIN: Final = "__headgate_within__"
@@ -103,6 +106,12 @@ def full_name(endpoint: Any) -> str:  # noqa: ANN401
     """Return the name of an endpoint, the same in every process."""
     named = without_partials(endpoint)
     return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', type(named).__name__)}"
+
+
+def refuse_bare(given: Any, frame: FrameType) -> None:  # noqa: ANN401
+    """Raise for `@limited` without parentheses, which is given the function to limit as a function of limits."""
+    if is_decorated_at(given, frame):
+        raise InvalidCall(f'@limited needs limits before it decorates {full_name(given)}: write @limited("5/minute")')
 
 
 def name_after(endpoint: Any, wrapper: Any) -> None:  # noqa: ANN401

@@ -18,7 +18,7 @@ from headgate.web import asgi
 from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_requests import Scope
 from headgate.web.asgi_sending import Receive, Send
-from headgate.web.callables import asking_for, called, full_name, mark_of, name_after, note_limited
+from headgate.web.callables import asking_for, called, full_name, mark_of, name_after, note_limited, refuse_bare
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
@@ -51,6 +51,7 @@ class Limit:
     """Its name in FastAPI; a `Limit` of `headgate` is another class."""
 
     def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
+        refuse_bare(limits, sys._getframe(1))
         if messages:
             rule["match"] = {"method": "MESSAGE", **rule.get("match", {})}
         self.limit = EndpointLimit(limits, {"key": key, **rule})
@@ -128,6 +129,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint]
 
     The endpoint needs no parameter for it. Several limits on one endpoint are one decision: all are charged, or none.
     """
+    refuse_bare(limits, sys._getframe(1))
     limit = Limit(limits, key=key, **rule)
 
     def decorate(endpoint: Endpoint) -> Endpoint:

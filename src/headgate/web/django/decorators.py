@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 
 from headgate.errors import HeadgateError, InvalidCall
+from headgate.web.callables import refuse_bare
 from headgate.web.django.limits import LIMITS, ViewLimit
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
@@ -30,6 +32,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[ViewT], V
 
     Several limits on one view are one decision: all are charged, or none is.
     """
+    refuse_bare(limits, sys._getframe(1))
     limit = ViewLimit(limits, {"key": key, **rule})
     DECORATED.append(limit)
 

@@ -15,7 +15,7 @@ from werkzeug.routing import Rule
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
 from headgate.policy.edges import FastPath
-from headgate.web.callables import LIMITED_AS, full_name, is_named, note_limited, stands_for, unwrapped
+from headgate.web.callables import LIMITED_AS, full_name, is_named, note_limited, refuse_bare, stands_for, unwrapped
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.endpoint_shortcuts import EndpointShortcuts
 from headgate.web.flask.requests import LIMITED, current_request
@@ -40,6 +40,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take no arguments.
     Several limits on one view are one decision: all are charged, or none is.
     """
+    refuse_bare(limits, sys._getframe(1))
     limit = EndpointLimit(limits, {"key": key, **rule}, call)
 
     def decorate(target: Marked) -> Marked:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.errors import HeadgateError
-from headgate.web.callables import endpoint_within, full_name, mark_of, note_within
+from headgate.web.callables import endpoint_within, full_name, mark_of, note_within, refuse_bare
 from headgate.web.endpoint import EndpointLimit
 
 MARKS: Final = "__headgate_limits__"
@@ -34,6 +35,7 @@ def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any
     in place of the call. Several limits on one method are one decision: all are charged, or none is. They need the
     interceptor.
     """
+    refuse_bare(limits, sys._getframe(1))
     limit = EndpointLimit(limits, {"key": key, **rule})
 
     def decorate(method: Marked) -> Marked:
