@@ -29,6 +29,7 @@ from headgate.policy.counting import (
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.gates import Outage, gate_on
 from headgate.policy.key import Params, key_of, keys_of
+from headgate.policy.key_escaping import UnusablePart
 from headgate.policy.no_address import warn_of_no_address
 from headgate.policy.outcome import (
     FORBIDDEN,
@@ -203,6 +204,8 @@ class CompiledPolicy:
             cost, limits = rule.cost.before(view), rule.limits_for(view)
         except Unclear as reason:
             return refused_unclear(reason)
+        except UnusablePart as reason:
+            raise InvalidPolicy([f"rule {rule.name}: key: {reason}"]) from None
         return [(rule, keys[0], cost, limits)] if len(keys) == 1 else [(rule, key, cost, limits) for key in keys]
 
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from headgate.engine import Decision
 from headgate.policy.client_key import AddressPart
 from headgate.policy.key import LONGEST_KEY, Params, join, key_of, route_part
-from headgate.policy.key_escaping import ClientKey
+from headgate.policy.key_escaping import ClientKey, UnusablePart
 from headgate.policy.outcome import LimitGroup
 from headgate.policy.rule import Rule
 from headgate.policy.rule_limits import DEFAULT_PLAN
@@ -94,7 +94,7 @@ class FastPath:
                 rule, params = self._keyed[0]
                 return key_of(rule.key, view, params)
             by_rule = {rule.index: key_of(rule.key, view, params) for rule, params in self._keyed}
-        except Unclear:
+        except (Unclear, UnusablePart):  # the steps tell which rule it is
             return None
         if None in by_rule.values():
             return None

@@ -97,7 +97,7 @@ class Match(NamedTuple):
 def read_match(parser: Parser, value: object, path: Path_, every: bool = False) -> Match:
     """Read a rule's `match`; with `every`, all values that a client sends must fit, else one."""
     if callable(value):
-        return Match(None, (), (parser.function(value, path),))
+        return Match(None, (), (parser.condition(value, path),))
     given = parser.fields(value, path, FIELDS)
     methods = _methods(parser, given["method"], (*path, "method")) if "method" in given else None
     patterns = _patterns(parser, given["path"], (*path, "path")) if "path" in given else ()
@@ -118,7 +118,7 @@ def _names_messages(value: object) -> bool:
 def read_condition(parser: Parser, value: object, path: Path_, every: bool = False) -> Predicate:
     """Read a condition as one predicate; with `every`, all values that a client sends must fit, else one."""
     if callable(value):
-        return parser.function(value, path)
+        return parser.condition(value, path)
     given = parser.fields(value, path, FIELDS)
     return _all(_conditions(parser, given, path, every))
 

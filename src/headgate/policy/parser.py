@@ -13,7 +13,7 @@ from headgate.policy.awaited_functions import AWAITED, is_awaited, result_of
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.values import Repeated
-from headgate.policy.view import ClaimsOf, informed
+from headgate.policy.view import ClaimsOf, RequestView, informed
 from headgate.wording import in_limit, listed, nearest, shown, suggestion
 
 MOST_HINTS: Final = 100
@@ -93,6 +93,18 @@ class Parser:
             self.awaited.append(value)
             return lambda view: result_of(value, view)
         return informed(value, self.claims_of, self.repeated)
+
+    def condition(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
+        """Return the app's function as a condition; an answer that has to be awaited raises, as it would be true."""
+        function, place = self.function(value, path), self._source.place(path)
+
+        def holds(view: RequestView) -> Any:  # noqa: ANN401
+            answer = function(view)
+            if hasattr(type(answer), "__await__"):
+                raise InvalidPolicy([f"{place}a function gave {shown(answer)}, which has to be awaited"])
+            return answer
+
+        return holds
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
         """Return a whole number within the bounds; anything else is an error."""
