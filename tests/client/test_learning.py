@@ -64,3 +64,15 @@ def test_a_server_that_invents_names_teaches_eight_limits():
     learned = Learned((), 0.02, tokens=False)
     learned.hear([ServerLimit(f"policy{number}", 100 + number, 60) for number in range(30)], SECOND)
     assert len(learned.limits) == 8
+
+
+@pytest.mark.parametrize(
+    ("amount", "window"),
+    [(10**9, 60), (4 * 10**9, 3600), (10**9, 1), (204_000_000, 60), (10**13, 366 * 86_400), (10**15 - 1, 1)],
+)
+def test_a_limit_that_no_caller_reaches_is_not_adopted_and_fails_no_call(amount: int, window: float):
+    """More than a unit in a microsecond, or an amount whose pace cannot be kept exactly: such a limit limits nobody."""
+    learned = Learned((), 0.02, tokens=True)
+    for name in ("requests", "tokens"):
+        learned.hear([ServerLimit(name, amount, window, remaining=amount - 1)], SECOND)
+    assert known(learned) == []

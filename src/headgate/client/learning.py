@@ -112,9 +112,13 @@ class Learned:
         window_us = self._window_of(name, told, own, now_us)
         if window_us is None:
             return
+        if told.limit > window_us:  # more than a unit in a microsecond limits nobody, and parts of it are too fine
+            return
         try:
             limit = Limit(told.limit, window_us / SECOND, name=name)
-        except InvalidLimit:
+            paced(limit, self._headroom)
+            windows_of((limit,))
+        except InvalidLimit:  # too large to be true, or to be kept by a pace or a window
             return
         if own is not None and limit.amount * own.period_us >= own.amount * limit.period_us:
             limit = own
