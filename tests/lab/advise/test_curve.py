@@ -71,6 +71,20 @@ def test_a_burst_is_at_least_one():
     assert str(burst_curve([(0, "ann", 0, "GET", "/", 200)], [10]).best.limit) == "10/minute burst 1"
 
 
+def test_rates_whose_burst_no_bucket_can_hold_are_left_out():
+    """A call of 5 million tokens takes ten years to come back at 1/minute: the other rates are advised all the same."""
+    requests = [(0, "ann", 5_000_000, "GET", "/", 200), (0, "bob", 7_000_000, "GET", "/", 200)]
+    curve = burst_curve(requests, [1, 1_000_000], refuse_at_most=Fraction(1, 2))
+    assert curve.left_out == (1,)
+    assert [str(rung.limit) for rung in curve.rungs] == ["1000000/minute burst 5000000"]
+    assert curve.refused == (Client("bob", 1, 0, 1, (7_000_000,)),)
+    lines = str(curve).splitlines()
+    assert "Left out, because no bucket can hold the burst that they need: 1/minute." in lines
+    assert not any("of the ladder" in line for line in lines)
+    with pytest.raises(InvalidCall, match="no bucket can hold the bursts that these rates need: try higher rates"):
+        burst_curve(requests, [1])
+
+
 def test_another_period_is_protected():
     """`protect_us` is the period of the rates, and of the window in which requests are counted."""
     curve = burst_curve(steady("ann", 2 * MINUTE, 60), [30], protect_us=HOUR, refuse_at_most=Fraction(99, 100))

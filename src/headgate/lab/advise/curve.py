@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Final
 
 from headgate.clock import MINUTE, SECOND
-from headgate.errors import InvalidCall
+from headgate.errors import InvalidCall, InvalidLimit
 from headgate.lab.advise.advice import policy_of
 from headgate.lab.advise.bursts import Client, measure
 from headgate.lab.logs import Log, LogFacts, Row
@@ -58,6 +58,8 @@ class BurstCurve:
     """The clients that the best rung would have refused, the one that needs the largest burst first."""
     facts: LogFacts | None = None
     """The facts that the reader of the log found."""
+    left_out: tuple[int, ...] = ()
+    """Amounts of the ladder that are too slow for the burst that they would need: no bucket can hold it."""
 
     @property
     def policy(self) -> str:
@@ -79,7 +81,11 @@ class BurstCurve:
                 (f"{rung.limit.amount}/{period}", *bursts, f"{rung.most:,} {'<-' if rung is self.best else '  '}")
             )
         counts = f"{several(self.requests, 'request')} of {several(self.clients, 'client')}"
-        return [f"{counts}. The burst with which this share of them is never refused:", *columns(rows)]
+        told = [f"{counts}. The burst with which this share of them is never refused:", *columns(rows)]
+        if self.left_out:
+            amounts = ", ".join(f"{each}/{period}" for each in self.left_out)
+            told.append(f"Left out, because no bucket can hold the burst that they need: {amounts}.")
+        return told
 
     def _choice(self) -> list[str]:
         period = write_period(self.protect_us)
@@ -89,7 +95,8 @@ class BurstCurve:
             f"{len(self.refused):,} of {self.clients:,} clients",
             f"({100 * len(self.refused) / self.clients:.3g} %) would have been refused at least once.",
         ]
-        if len(self.rungs) > 1 and self.best in (self.rungs[0], self.rungs[-1]):
+        lowest = self.rungs[0] if not self.left_out else None
+        if len(self.rungs) > 1 and self.best in (lowest, self.rungs[-1]):
             end, way = ("lowest", "lower") if self.best is self.rungs[0] else ("highest", "higher")
             text.append(f"That is the {end} rate of the ladder: try {way} ones with --rates.")
         return text
@@ -128,7 +135,12 @@ def burst_curve(
         raise InvalidCall("the log has no requests: there is nothing to learn from it")
     shares = tuple(sorted({*SHARES, refuse_at_most}, reverse=True))
     needed = zip(*(client.bursts for client in clients), strict=True)
-    rungs = tuple(_rung(limit, bursts, shares, refuse_at_most) for limit, bursts in zip(limits, needed, strict=True))
+    tried = [_rung(limit, bursts, shares, refuse_at_most) for limit, bursts in zip(limits, needed, strict=True)]
+    rungs = tuple(rung for rung in tried if rung is not None)
+    if not rungs:
+        raise InvalidCall("no bucket can hold the bursts that these rates need: try higher rates, with --rates")
+    if len(rungs) < len(limits):
+        clients = [each._replace(bursts=tuple(_of_rungs(each.bursts, tried))) for each in clients]
     best = min(rungs, key=lambda rung: rung.most)
     at = rungs.index(best)
     refused = [each for each in clients if each.bursts[at] > best.limit.burst]
@@ -142,6 +154,7 @@ def burst_curve(
         best=best,
         refused=tuple(sorted(refused, key=lambda each: (-each.bursts[at], each.key))),
         facts=requests.facts if isinstance(requests, Log) else None,
+        left_out=tuple(limit.amount for limit, rung in zip(limits, tried, strict=True) if rung is None),
     )
 
 
@@ -158,7 +171,14 @@ def _told(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[Row]
         progress(seen)
 
 
-def _rung(limit: Limit, needed: Sequence[int], shares: Sequence[Fraction], refuse_at_most: Fraction) -> Rung:
+def _rung(limit: Limit, needed: Sequence[int], shares: Sequence[Fraction], refuse_at_most: Fraction) -> Rung | None:
     ordered = sorted(needed, reverse=True)
     bursts = {each: ordered[int(len(ordered) * each)] for each in shares}
-    return Rung(limit.replace(burst=max(1, bursts[refuse_at_most])), tuple(bursts.values()))
+    try:
+        return Rung(limit.replace(burst=max(1, bursts[refuse_at_most])), tuple(bursts.values()))
+    except InvalidLimit:  # a large burst takes years to come back at a low rate
+        return None
+
+
+def _of_rungs(bursts: Sequence[int], tried: Sequence[Rung | None]) -> Iterator[int]:
+    return (burst for burst, rung in zip(bursts, tried, strict=True) if rung is not None)
