@@ -97,6 +97,26 @@ def test_the_flags_of_a_log(command, log):
     assert "That is the lowest rate of the ladder: try lower ones with --rates." in lines
 
 
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ((), ["    key: ip"]),
+        (("--key", "user"), ["    key: user"]),
+        (("--key", "tenant"), ["    key: ip  # write the key that the log has as 'tenant'"]),
+        (("--cost", "n"), ["    key: ip", "    # write the cost that the log has as 'n'"]),
+    ],
+)
+def test_the_policy_counts_as_the_log_was_read(command, tmp_path, options, lines):
+    """A limit for users is no limit for addresses; a field that only the log has is asked for."""
+    path = tmp_path / "log.csv"
+    path.write_text("ts,user,tenant,n\n0,ann,a,3\n1,bob,b,1\n")
+    _, printed, _ = command("advise", str(path), "--fields", "time=ts:s,key=user", *options)
+    policy = printed.splitlines()[printed.splitlines().index("Policy") + 1 :]
+    assert policy[3:-1] == lines
+    (tmp_path / "policy.yaml").write_text("\n".join(policy))
+    assert command("policy", "check", str(tmp_path / "policy.yaml"))[0] == 0
+
+
 def test_a_log_from_standard_input(command, log, monkeypatch):
     """A dash is standard input, as in other verbs; the fields are named as in other verbs."""
     text = b"ts,who,n\n0,ann,3\n1,bob,1\n"

@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.lab.advise.needs import Needs
 from headgate.lab.advise.sizes import Size
-from headgate.wording import columns
+from headgate.wording import columns, shown
 
 WIDTH: Final = 100
 HOMES: Final = {
@@ -60,10 +60,16 @@ class Advice:
         return [f"  {line}" for line in columns(rows)]
 
 
-def policy_of(limit: str, waits: bool = False) -> str:
-    """Return a policy that limits each address."""
+def policy_of(limit: str, waits: bool = False, key: str = "ip", cost: str | None = None) -> str:
+    """Return a policy that limits each address, or each user; it tells what else a log was read by.
+
+    The fields of a log are not those of a request: where they are the key or the cost, a comment asks for these.
+    """
+    asked = "" if key in ("ip", "user") else f"  # write the key that the log has as {shown(key)}"
+    costs = "" if cost is None else f"    # write the cost that the log has as {shown(cost)}\n"
     act = "    act: delay\n" if waits else ""
-    return f"version: 1\nrules:\n  - name: api\n    key: ip\n    limits: {limit}\n{act}"
+    key = key if key == "user" else "ip"
+    return f"version: 1\nrules:\n  - name: api\n    key: {key}{asked}\n{costs}    limits: {limit}\n{act}"
 
 
 def megabytes(count: int) -> str:

@@ -60,11 +60,15 @@ class BurstCurve:
     """The facts that the reader of the log found."""
     left_out: tuple[int, ...] = ()
     """Amounts of the ladder that are too slow for the burst that they would need: no bucket can hold it."""
+    key: str = "ip"
+    """The word for the client in the log: `ip`, `user`, or the name of a field."""
+    cost: str | None = None
+    """The field of the costs in the log; None where each request costs 1."""
 
     @property
     def policy(self) -> str:
         """A policy with the best limit, in YAML."""
-        return policy_of(str(self.best.limit))
+        return policy_of(str(self.best.limit), key=self.key, cost=self.cost)
 
     def __str__(self) -> str:
         read = [about_log(self.facts), ""] if self.facts is not None else []
@@ -133,6 +137,7 @@ def burst_curve(
     clients = measure(_rows(requests, progress), limits, protect_us)
     if not clients:
         raise InvalidCall("the log has no requests: there is nothing to learn from it")
+    log = requests if isinstance(requests, Log) else None
     shares = tuple(sorted({*SHARES, refuse_at_most}, reverse=True))
     needed = zip(*(client.bursts for client in clients), strict=True)
     tried = [_rung(limit, bursts, shares, refuse_at_most) for limit, bursts in zip(limits, needed, strict=True)]
@@ -153,7 +158,9 @@ def burst_curve(
         rungs=rungs,
         best=best,
         refused=tuple(sorted(refused, key=lambda each: (-each.bursts[at], each.key))),
-        facts=requests.facts if isinstance(requests, Log) else None,
+        facts=log and log.facts,
+        key="ip" if log is None else log.key,
+        cost=log and log.cost,
         left_out=tuple(limit.amount for limit, rung in zip(limits, tried, strict=True) if rung is None),
     )
 

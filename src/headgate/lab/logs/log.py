@@ -44,6 +44,8 @@ class Log:
         self.key = key
         """The word for the client: `ip`, `user`, or the name of a field."""
         chosen = choose(key, cost, fields, wanted)
+        self.cost = chosen.cost or None
+        """The field of the costs; None where each request costs 1."""
         self._tally = Tally()
         self._all = [LogFile(Source(file), self._tally) for file in files]
         self._files = [file for file in self._all if file.open(chosen)]
