@@ -92,6 +92,16 @@ def test_fields_of_a_csv_are_named(command, tmp_path):
     assert code == 0 and rows(printed)["sliding-log"][:3] == ["1", "1", "3"]
 
 
+def test_lines_that_are_left_out_are_told_beside_those_out_of_order(command, tmp_path):
+    """One stamp of the future: one line is earlier than the one before it, and all that follow it are left out."""
+    stamps = ("00:00:01", "12:00:00", "00:00:02", "00:00:03", "00:00:04")
+    path = tmp_path / "access.log"
+    path.write_text("".join(f'10.0.0.1 - - [12/May/2024:{each} +0000] "GET / HTTP/1.1" 200 5\n' for each in stamps))
+    _, printed, _ = command("replay", str(path), "--limit", "4/minute")
+    assert printed.startswith("2 requests of 1 client")
+    assert "  1 line came out of order; 3 requests more than 5 minutes late are left out" in printed.splitlines()
+
+
 def test_a_policy_is_replayed_rule_by_rule(command, log, tmp_path):
     """`--policy` in the place of limits, and the change against the policy before it."""
     for name, amount in (("new", 4), ("old", 5)):

@@ -37,7 +37,7 @@ def about_log(facts: LogFacts) -> str:
         lines.append("  stamps are whole seconds: requests are spread over their second, in order (or: --stamps as-is)")
     if "key" in facts.missing:
         lines.append("  the log names no client: all requests count as one client")
-    if facts.out_of_order:
+    if facts.out_of_order or facts.late:
         lines.append(f"  {several(facts.out_of_order, 'line')} came out of order" + _late(facts.late))
     if facts.unreadable:
         lines.append(f"  {several(facts.unreadable, 'line')} could not be read:")
@@ -46,4 +46,5 @@ def about_log(facts: LogFacts) -> str:
 
 
 def _late(late: int) -> str:
-    return f"; {late:,} of them more than 5 minutes, which are left out" if late else ", and were sorted"
+    # Not a part of those lines: each line after a much later one is left out, also if it is later than its neighbour.
+    return f"; {several(late, 'request')} more than 5 minutes late are left out" if late else ", and were sorted"
