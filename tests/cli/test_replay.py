@@ -137,6 +137,7 @@ def test_kinds_of_traffic_are_listed(command):
         (("replay", "LOG", "--limit", "4/minute", "--policy", "p.yaml"), "give --limit"),
         (("replay", "LOG", "--limit", "4/minute", "--against", "p.yaml"), "--policy"),
         (("replay", "LOG", "--limit", "4/fortnight"), "fortnight"),
+        (("replay", "LOG", "--limit", "0/minute"), "'0/minute' refuses every request: there is nothing to compare"),
         (("replay", "LOG", "--limit", "4/minute", "--fields", "time"), "NAME=FIELD"),
         (("replay", "LOG", "--limit", "4/minute", "--key", "tenant"), "tenant"),
         (

@@ -48,6 +48,8 @@ def _one(given: Limit | str) -> Limit:
         )
     if found[0].in_flight:
         raise InvalidCall(f"'{found[0]}' cannot be replayed: a log does not tell how long each request was in flight")
+    if not found[0].amount:
+        raise InvalidCall(f"'{found[0]}' refuses every request: there is nothing to compare; give an amount from 1")
     return found[0]
 
 
