@@ -210,8 +210,9 @@ def test_rotating_keys_stay_below_every_limit():
         ("amount", 0, "amount is a whole number from 1; got 0"),
         ("period_us", 0, "period_us is a whole number from 1; got 0"),
         ("clients", -1, "clients is a whole number from 1; got -1"),
-        ("rate", 0.0, "rate is a number of requests a second, at most 1000000; got 0.0"),
-        ("rate", float("nan"), "rate is a number of requests a second, at most 1000000; got nan"),
+        ("rate", 0.0, "rate is a number of requests a second, from 0.000001 to 1000000; got 0.0"),
+        ("rate", 1e-7, "rate is a number of requests a second, from 0.000001 to 1000000; got 1e-07"),
+        ("rate", float("nan"), "rate is a number of requests a second, from 0.000001 to 1000000; got nan"),
     ],
 )
 def test_wrong_numbers_are_refused(field, value, problem):

@@ -62,8 +62,10 @@ class Scene:
         for name in ("amount", "period_us", "clients"):
             if getattr(self, name) < 1:
                 raise InvalidCall(f"{name} is a whole number from 1; got {shown(getattr(self, name))}")
-        if self.rate is not None and not 0 < self.rate <= SECOND:
-            raise InvalidCall(f"rate is a number of requests a second, at most {SECOND}; got {shown(self.rate)}")
+        if self.rate is not None and not 1 / SECOND <= self.rate <= SECOND:
+            raise InvalidCall(
+                f"rate is a number of requests a second, from 0.000001 to {SECOND}; got {shown(self.rate)}"
+            )
 
     @property
     def interval(self) -> Fraction:
