@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,18 @@ def test_without_a_terminal_there_is_one_table():
     assert lines[0] == "headgate top  up 2 h  4 workers  policy policy.yaml, 5 m old"
     assert lines[3].split() == ["login", "5/minute", "by", "sliding-log", "0", "10.0", "100.0%", "0", "█"]
     assert done.stdout.isascii() or "\x1b" not in done.stdout
+
+
+def test_limiters_without_a_policy_and_a_directory_without_a_worker(capsys, tmp_path):
+    """The head names no policy, and no age of one, where there is none; an empty directory has no worker."""
+    assert main(["top", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "headgate top  up 0 s  0 workers"
+    watched = Watched([Limiter("2/minute")], tmp_path / "watch")
+    try:
+        assert main(["top", str(tmp_path / "watch")]) == 0
+    finally:
+        watched.close()
+    assert re.fullmatch("headgate top  up [0-9]+ s  1 worker", capsys.readouterr().out.splitlines()[0])
 
 
 def test_json_is_one_object_a_second():

@@ -23,6 +23,7 @@ def merged(parts: Sequence[Snapshot], now: float, dead: Sequence[Snapshot] = (),
     total = empty(now)
     every = [*parts, *dead]
     if not every:
+        total["workers"] = 0
         return total
     by_age = sorted(every, key=lambda one: one["policy"]["loaded_at"])
     newest = by_age[-1]

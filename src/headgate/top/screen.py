@@ -60,8 +60,9 @@ def head_of(last: Mapping[str, Any], view: View, now: float) -> list[Line]:
     workers = last.get("workers", 1)
     first: Line = [("headgate top", "title"), (f"  up {ago(now, last.get('started'))}", "")]
     first.append((f"  {printable(str(workers))} worker{'' if workers == 1 else 's'}", ""))
-    file = printable(str(policy.get("file") or "in code"), 30)
-    first.append((f"  policy {file}, {ago(now, policy.get('loaded_at'))} old", ""))
+    if policy.get("loaded_at"):  # limiters alone have no policy
+        file = printable(str(policy.get("file") or "in code"), 30)
+        first.append((f"  policy {file}, {ago(now, policy['loaded_at'])} old", ""))
     if policy.get("reload_failures"):
         first.append((f"  {printable(str(policy['reload_failures']))} reloads failed", "warning"))
     if view.paused:
