@@ -37,7 +37,9 @@ def app(rule: dict[str, Any], **options: Any) -> Any:
     return RateLimitMiddleware(plain_wsgi, policy, store=still(), **options)
 
 
-@pytest.mark.parametrize("key", ["user", lambda view: view.user, ["ip", lambda view: view.user]], ids=str)
+@pytest.mark.parametrize(
+    "key", ["user", lambda view: view.user, ["ip", lambda view: view.user]], ids=["part", "function", "several"]
+)
 def test_a_key_that_differs_at_each_request_is_refused(key):
     """The place of an object in memory is another one at each request, so that nobody would ever be limited."""
     with pytest.raises(InvalidPolicy, match=r"rule api: key: <.*User object at .*> would be another key at each reque"):
