@@ -129,11 +129,7 @@ def burst_curve(
 
     `progress` is told the number of requests so far, now and then.
     """
-    if not 0 <= refuse_at_most < 1:
-        raise InvalidCall(f"refuse_at_most is a share from 0 to below 1; got {shown(refuse_at_most)}")
-    if not amounts:
-        raise InvalidCall("a ladder has at least one rate")
-    limits = [Limit(amount, per=protect_us / SECOND) for amount in sorted(set(amounts))]
+    limits = _ladder(amounts, protect_us, refuse_at_most)
     clients = measure(_rows(requests, progress), limits, protect_us)
     if not clients:
         raise InvalidCall("the log has no requests: there is nothing to learn from it")
@@ -163,6 +159,15 @@ def burst_curve(
         cost=log and log.cost,
         left_out=tuple(limit.amount for limit, rung in zip(limits, tried, strict=True) if rung is None),
     )
+
+
+def _ladder(amounts: Sequence[int], protect_us: int, refuse_at_most: Fraction) -> list[Limit]:
+    """Return the rates to measure, the lowest first."""
+    if not 0 <= refuse_at_most < 1:
+        raise InvalidCall(f"refuse_at_most is a share from 0 to below 1; got {shown(refuse_at_most)}")
+    if not amounts:
+        raise InvalidCall("a ladder has at least one rate")
+    return [Limit(amount, per=protect_us / SECOND) for amount in sorted(set(amounts))]
 
 
 def _rows(requests: Log | Iterable[Row], progress: Callable[[int], None] | None) -> Iterable[Row]:
