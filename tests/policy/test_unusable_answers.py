@@ -50,7 +50,7 @@ def test_a_key_that_differs_at_each_request_is_refused(key):
 
 
 def test_a_number_and_an_object_with_a_text_are_keys():
-    """As the identity of a row of a database, or an address."""
+    """Databases number their users, and an object may write itself as text."""
     for given in (7, User):
         asked = app({"key": "user"}, user=lambda environ, given=given: given)
         assert [wsgi(asked).status for _ in range(2)] == [200, 429]
@@ -58,7 +58,7 @@ def test_a_number_and_an_object_with_a_text_are_keys():
 
 @pytest.mark.parametrize("field", ["exempt", "match"])
 def test_a_condition_that_has_to_be_awaited_is_refused(field):
-    """It would be true: every request would be exempt, whoever sends it."""
+    """An answer that nobody has awaited is true: every request would be exempt."""
     said = rf"rules\[0\]\.{field}: a function gave <coroutine>, which has to be awaited"
     with pytest.raises(InvalidPolicy, match=said):
         wsgi(app({field: lambda view: Later()}))
@@ -66,7 +66,7 @@ def test_a_condition_that_has_to_be_awaited_is_refused(field):
 
 @pytest.mark.parametrize("field", ["allow", "deny"])
 def test_a_list_that_has_to_be_awaited_is_refused(field):
-    """As a rule's condition is."""
+    """A policy's own conditions are checked like those of a rule."""
     policy = Policy({field: lambda view: Later(), "rules": [{"key": "ip", "limits": "1/minute"}]})
     with pytest.raises(InvalidPolicy, match=f"{field}: a function gave <coroutine>, which has to be awaited"):
         wsgi(RateLimitMiddleware(plain_wsgi, policy, store=still()))
