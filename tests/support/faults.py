@@ -191,7 +191,8 @@ def stranger(reply: bytes) -> Iterator[str]:
             serving.join()
 
 
-NONSENSE = (b"$zz\r\n", b"+OK\r\n", b":1\r\n", b"*0\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
+NESTED = b"*1\r\n" * 10_000
+NONSENSE = (b"$zz\r\n", b"+OK\r\n", b":1\r\n", b"*0\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", NESTED)
 
 
 class Trouble(NamedTuple):

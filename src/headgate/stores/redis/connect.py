@@ -19,7 +19,16 @@ from headgate.stores.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, Timeouts, hang_up, shared
 from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots
 from headgate.stores.redis.discovery import Steps as Discovery
-from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis
+from headgate.stores.redis.library import (
+    FAILURES,
+    NONSENSE,
+    AskError,
+    MovedError,
+    NoBackoff,
+    ResponseError,
+    Retry,
+    redis,
+)
 from headgate.stores.redis.resolver import Resolver
 from headgate.stores.redis.url import RedisUrl
 from headgate.wording import log_of
@@ -150,7 +159,7 @@ def _asked(
                 reply = yield ask(question, shared(due, question.shares, now()))
             except FAILURES as error:
                 question = steps.throw(error)
-            except ValueError as error:
+            except NONSENSE as error:
                 wrong = f"the reply does not come from a Redis or Valkey server: {error}"
                 question = steps.throw(ConnectionError(wrong))
             else:

@@ -26,12 +26,14 @@ except ImportError as reason:
     raise StoreError(missing("a Redis store", "redis", "redis")) from reason
 
 __all__ = [
-    "FAILURES", "AskError", "MovedError", "NoBackoff", "NoScriptError", "ReadOnlyError", "ResponseError", "Retry",
-    "TryAgainError", "redis", "understood",
+    "FAILURES", "NONSENSE", "AskError", "MovedError", "NoBackoff", "NoScriptError", "ReadOnlyError", "ResponseError",
+    "Retry", "TryAgainError", "redis", "understood",
 ]  # fmt: skip
 
 FAILURES: Final = (RedisError, RedisClusterException, OSError, TimeoutError, EOFError)
 """The exceptions of a command to a server that is away or failing."""
+NONSENSE: Final = (ValueError, RecursionError)
+"""The exceptions of redis-py over a reply that no Redis or Valkey server sends, such as arrays nested without end."""
 
 
 def understood(error: Exception) -> Exception:

@@ -13,7 +13,7 @@ from headgate.clock import SECOND
 from headgate.stores.breaker import Breaker
 from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import Connector
-from headgate.stores.redis.library import FAILURES
+from headgate.stores.redis.library import FAILURES, NONSENSE
 from headgate.stores.redis.outgoing import Outgoing
 from headgate.stores.redis.senders import Senders
 
@@ -73,7 +73,7 @@ class Node:
             data = batch[0].data if len(batch) == 1 else b"".join([each.data for each in batch])
             connection.send(data)
             connection.read(batch)
-        except ValueError as nonsense:
+        except NONSENSE as nonsense:
             connection.disconnect()
             raise Away(f"{self.name} does not answer like a Redis or Valkey server") from nonsense
         except BaseException as error:
@@ -108,7 +108,7 @@ class Node:
         hurried = self.breaker.troubled and not self.breaker.open
         try:
             connection = self._connector.connect(self.address, began + self._connector.patience(hurried))
-        except ValueError as nonsense:
+        except NONSENSE as nonsense:
             raise Away(f"{self.name} does not answer like a Redis or Valkey server") from nonsense
         return connection, began if hurried else time.monotonic()
 
