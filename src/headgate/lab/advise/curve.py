@@ -140,11 +140,10 @@ def burst_curve(
     rungs = tuple(rung for rung in tried if rung is not None)
     if not rungs:
         raise InvalidCall("no bucket can hold the bursts that these rates need: try higher rates, with --rates")
-    if len(rungs) < len(limits):
-        clients = [each._replace(bursts=tuple(_of_rungs(each.bursts, tried))) for each in clients]
+    clients = [each._replace(bursts=tuple(_of_rungs(each.bursts, tried))) for each in clients]
     best = min(rungs, key=lambda rung: rung.most)
     at = rungs.index(best)
-    refused = [each for each in clients if each.bursts[at] > best.limit.burst]
+    refused = (each for each in clients if each.bursts[at] > best.limit.burst)
     return BurstCurve(
         requests=sum(each.requests for each in clients),
         clients=len(clients),
@@ -154,9 +153,9 @@ def burst_curve(
         rungs=rungs,
         best=best,
         refused=tuple(sorted(refused, key=lambda each: (-each.bursts[at], each.key))),
-        facts=log and log.facts,
+        facts=None if log is None else log.facts,
         key="ip" if log is None else log.key,
-        cost=log and log.cost,
+        cost=None if log is None else log.cost,
         left_out=tuple(limit.amount for limit, rung in zip(limits, tried, strict=True) if rung is None),
     )
 
