@@ -166,6 +166,17 @@ def test_what_has_no_room_for_a_thousand_keys_is_refused_with_the_bytes(tmp_path
 
 
 @needs_shared
+@pytest.mark.parametrize(("amount", "advice"), [(58, "raise max_bytes"), (59, "raise max_bytes, or choose")])
+def test_a_log_is_advised_to_be_a_window_only_where_that_keeps_less(tmp_path, amount, advice):
+    """A log of 58 stamps keeps less than the 512 bytes of `sliding-window/60`, and one of 59 keeps more."""
+    store = SharedStore(str(tmp_path / "store"), max_bytes=2**20)
+    with pytest.raises(StoreError) as told:
+        for n in range(1, 100):
+            Limiter(f"{amount}/{n} hours by sliding-log", store=store)
+    assert str(told.value).rpartition("; ")[2].partition(" `")[0] == advice
+
+
+@needs_shared
 def test_processes_that_start_together_build_one_file(tmp_path):
     """A process that finds a table missing waits for the one that makes it, instead of building another."""
     store = SharedStore(str(tmp_path / "store"))

@@ -25,6 +25,8 @@ LEAST_KEYS: Final = 1_000
 """A table of rates for fewer keys would drop keys in use all the time. (Few keys have units in flight at once.)"""
 PART: Final = 4
 """A table takes this part of the bytes left: the first has room for many keys, and the twelfth still for thousands."""
+SUBWINDOWS: Final = 512
+"""The bytes that `sliding-window/60` keeps a key."""
 _HEAD: Final = struct.Struct(f"<{len(Head._fields)}q")
 
 
@@ -110,11 +112,12 @@ def _sets(empty: Head, limit: Limit, left: int, max_keys: int | None) -> int:
 
 
 def _no_room(head: Head, limit: Limit, left: int, max_keys: int | None) -> str:
+    each = WORD * (1 + head.stride)
     keys = max_keys if max_keys is not None and not limit.in_flight else head.slots * 3 // 4
     advice = "raise max_bytes" if max_keys is None else "raise max_bytes or lower max_keys"
-    if limit.step is log:
-        advice += ", or choose `by sliding-window/60`, which keeps 512 bytes a key"
+    if limit.step is log and each > SUBWINDOWS:
+        advice += f", or choose `by sliding-window/60`, which keeps {SUBWINDOWS} bytes a key"
     return (
-        f"no room for {limit} in the shared store: it keeps {WORD * (1 + head.stride)} bytes a key, so {keys} keys "
+        f"no room for {limit} in the shared store: it keeps {each} bytes a key, so {keys} keys "
         f"need {head.expected_size} bytes, and {max(0, left)} bytes are left; {advice}"
     )
