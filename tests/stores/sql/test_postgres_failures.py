@@ -243,6 +243,19 @@ def _connects(port: int) -> bool:
     return False
 
 
+def test_why_a_server_is_away_is_told_in_one_line(server, caplog):
+    """libpq tells in three lines that a connection was lost; a log that is read by lines would take them apart."""
+    with Proxy(server) as proxy, contextlib.closing(PostgresStore(server.url(port=proxy.port))) as store:
+        limiter = Limiter(LIMIT, store=store)
+        wait_until(lambda: not limiter.hit("k", 0).degraded, "the first connection is made")
+        while not store.breaker.open:
+            proxy.drop_reply()
+            limiter.hit("k")
+    (told,) = [record.getMessage() for record in caplog.records if "is away" in record.getMessage()]
+    assert "server closed the connection unexpectedly" in told
+    assert "\n" not in told
+
+
 def test_pgbouncer_in_transaction_mode_is_exact(server):
     """Sixteen threads over two sessions are admitted exactly the limit; no session keeps a lock or a setting."""
     with bouncer(server) as port, contextlib.closing(PostgresStore(server.url(port=port))) as store:

@@ -157,7 +157,8 @@ def explained(name: str, error: BaseException) -> DatabaseError:
     if isinstance(error, DatabaseError):
         return error
     if not isinstance(error, ServerError):
-        return DatabaseError(f"{name} cannot answer now: {type(error).__name__}: {error}")
+        said = " ".join(str(error).split())  # libpq's own words take several lines
+        return DatabaseError(f"{name} cannot answer now: {type(error).__name__}: {said}")
     if error.code in BUSY:
         return BusyError(f"{name}: other transactions held these keys for longer than the deadline")
     if error.code in IN_THE_WAY:
