@@ -104,14 +104,18 @@ cdef class BoundLimit:
 
     cdef inline void ask(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Mode mode, Answer* out) noexcept nogil:
         """Like `look`; a peek describes the state without the charge, and other modes lend a cost that fits in the wait."""
-        cdef Answer free
         self.look(state, now, cost, out)
         if mode == M_PEEK:
-            if cost and (out.allowed or self.block or self.grows):  # a peek begins no block
-                self.look(state, now, 0, &free)
-                out.remaining, out.reset = free.remaining, free.reset
+            self.describe(state, now, cost, out)
         elif wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
             self.lend(self.params, now, cost, out)
+
+    cdef void describe(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
+        """Let an answer tell what is there now: a peek charges nothing, and begins no block. Not inline: hits are more."""
+        cdef Answer free
+        if cost and (out.allowed or self.block or self.grows):
+            self.look(state, now, 0, &free)
+            out.remaining, out.reset = free.remaining, free.reset
 
     cdef int64_t* find(self, uint64_t tag) noexcept nogil:
         """Return the state of a key, or NULL if it was never charged."""
