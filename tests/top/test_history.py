@@ -114,7 +114,7 @@ def test_limiters_without_a_policy_and_a_directory_without_a_worker(capsys, tmp_
         assert main(["top", str(tmp_path / "watch")]) == 0
     finally:
         watched.close()
-    assert re.fullmatch("headgate top  up [0-9]+ s  1 worker", capsys.readouterr().out.splitlines()[0])
+    assert re.fullmatch("headgate top  up [0-9]+ [smh]  1 worker", capsys.readouterr().out.splitlines()[0])
 
 
 def test_json_is_one_object_a_second():
