@@ -10,6 +10,7 @@ import pytest
 
 from headgate import InvalidCall, Overloaded
 from headgate.shed import LoadShedder, context, outgoing_headers
+from tests.support.servers import wait_until
 
 
 def test_a_permit_is_a_value(clock):
@@ -231,13 +232,12 @@ def test_a_lost_permit_goes_to_a_request_that_waits(found_by):
     served = threading.Event()
 
     def wait():
-        with shedder.permit("critical", timeout=0.2 if found_by == "timeout" else 60):
+        with shedder.permit("critical", timeout=2 if found_by == "timeout" else 60):
             served.set()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while not shedder.stats().waiting:
-        pass
+    wait_until(lambda: shedder.stats().waiting, "the other thread waits")
     lost.clear()
     gc.collect()
     if found_by == "numbers":

@@ -88,7 +88,7 @@ async def test_a_websocket_keeps_the_permit_of_its_request():
         return await chat(request)
 
     app = web.Application()
-    shedder: Any = RateLimits(app, {"rules": [], "shed": {"limit": 1}}).shedder
+    shedder: Any = RateLimits(app, {"rules": [], "shed": {"limit": 1, "timeout": "60s"}}).shedder
     app.add_routes([web.get("/", late), web.get("/page", hello)])
     async with served(app) as client:
         opening = asyncio.ensure_future(client.ws_connect("/"))
