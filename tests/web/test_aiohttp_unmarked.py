@@ -130,6 +130,22 @@ async def test_a_limit_above_the_route_limits():
 
 
 @awaited
+async def test_a_route_keeps_a_handler_that_is_limited_elsewhere():
+    """A table of routes gets the limited handler only from a decorator above the route."""
+    routes = web.RouteTableDef()
+
+    @routes.get("/free")
+    async def shared(request: web.Request) -> web.Response:
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/limited", limited("1/minute")(shared))
+    app.add_routes(routes)
+    async with served(app) as client:
+        assert [await statuses(client, 1, path) for path in ("/free", "/limited")] == [[200], [500]]
+
+
+@awaited
 async def test_a_decorator_that_loses_the_mark_does_not_lose_the_limits():
     """They count as they would with the mark: each limit once, and each route for itself."""
     app = site(web.get("/a", careless(search)), web.get("/b", careless(search)), web.get("/c", search))

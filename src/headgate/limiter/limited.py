@@ -87,7 +87,7 @@ def _check_place(function: Callable[..., object], frame: FrameType) -> None:
     if not FRAMEWORKS & sys.modules.keys() or any(names.get(name) is function for names in spaces):
         return
     for names in spaces:
-        for each in names.values():
+        for each in tuple(names.values()):  # other threads may import meanwhile
             if _is_of_a_framework(type(each)) and any(known is function for known in _endpoints_of(each)):
                 raise InvalidCall(
                     f"a route calls {name} already, without the limit that @limited gives it: @limited is above the "

@@ -21,6 +21,7 @@ from headgate.web.callables import (
     full_name,
     mark_of,
     name_after,
+    named_while_decorated,
     note_within,
     refuse_bare,
     unwrapped,
@@ -105,7 +106,7 @@ def _marked(handler: Any, limits: tuple[EndpointLimit, ...]) -> Any:  # noqa: AN
 def _put_into_tables(handler: Any, marked: Any, frame: FrameType) -> None:  # noqa: ANN401
     """Let the tables of routes that a caller's code names call the limited handler: `@limited` is above the route's."""
     wrapped = unwrapped(handler)
-    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
+    for each in named_while_decorated(handler, frame):
         if isinstance(each, web.RouteTableDef):
             for route in each:
                 if any(getattr(route, "handler", None) is within for within in wrapped):

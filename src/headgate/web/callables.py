@@ -101,6 +101,14 @@ def is_named(endpoint: Any, frame: FrameType) -> bool:  # noqa: ANN401
     return any(each is endpoint or each is function for each in named)
 
 
+def named_while_decorated(endpoint: Any, frame: FrameType) -> tuple[Any, ...]:  # noqa: ANN401
+    """Return all that a caller's code names, apps and routers among it, while it decorates an endpoint.
+
+    Nothing for a function that has its name already: it may be at one route as it is, and at another with limits.
+    """
+    return () if is_named(endpoint, frame) else (*frame.f_globals.values(), *frame.f_locals.values())
+
+
 @functools.lru_cache(maxsize=4096)
 def full_name(endpoint: Any) -> str:  # noqa: ANN401
     """Return the name of an endpoint, the same in every process."""

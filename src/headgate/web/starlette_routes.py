@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Host, Mount, Router, WebSocketRoute
 
 from headgate.web.asgi_requests import Scope
-from headgate.web.callables import full_name, is_named, unwrapped
+from headgate.web.callables import full_name, named_while_decorated, unwrapped
 from headgate.web.responder import MOST_FAST_PATHS
 from headgate.web.unmatched_rules import Route, read_route
 
@@ -124,15 +124,9 @@ def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
 
 
 def route_before(endpoint: Any, frame: FrameType) -> str | None:  # noqa: ANN401
-    """Return the path of a route that calls this endpoint already, of an app or a router that a caller's code names.
-
-    Only while the endpoint is decorated: a function that has its name already may be at one route as it is, and at
-    another with a limit.
-    """
-    if is_named(endpoint, frame):
-        return None
+    """Return the path of a route that calls this endpoint already, of an app or a router that a caller's code names."""
     wrapped = unwrapped(endpoint)
-    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
+    for each in named_while_decorated(endpoint, frame):
         if isinstance(each, (Starlette, Router)):
             for route in each.routes:
                 if any(getattr(route, "endpoint", None) is within for within in wrapped):

@@ -15,7 +15,15 @@ from werkzeug.routing import Rule
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
 from headgate.policy.edges import FastPath
-from headgate.web.callables import LIMITED_AS, full_name, is_named, note_limited, refuse_bare, stands_for, unwrapped
+from headgate.web.callables import (
+    LIMITED_AS,
+    full_name,
+    named_while_decorated,
+    note_limited,
+    refuse_bare,
+    stands_for,
+    unwrapped,
+)
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.endpoint_shortcuts import EndpointShortcuts
 from headgate.web.flask.requests import LIMITED, current_request
@@ -60,10 +68,8 @@ def _put_into_apps(view: Callable[..., Any], guarded: Callable[..., Any], frame:
 
     An app with `RateLimits` would find the limits by itself; another one would serve the bare view, without a word.
     """
-    if is_named(view, frame):  # it may be at one route as it is, and at another with limits
-        return
     wrapped = unwrapped(view)
-    for app in (*frame.f_globals.values(), *frame.f_locals.values()):
+    for app in named_while_decorated(view, frame):
         if isinstance(app, Flask):
             known = [name for name, each in app.view_functions.items() if any(each is within for within in wrapped)]
             app.view_functions.update(dict.fromkeys(known, guarded))
